@@ -104,8 +104,8 @@ pub struct Error {
     pub kind: ErrorKind,
     /// What was wrong, with the value and the limit, and what to do.
     pub message: String,
-    /// What programs may want.
-    pub details: Details,
+    /// What programs may want. Boxed, so that a `Result` stays small.
+    pub details: Box<Details>,
 }
 
 /// Optional values that go with an error.
@@ -130,7 +130,7 @@ pub struct Details {
 impl Error {
     /// An error of this kind with a message and no details.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), details: Details::default() }
+        Self { kind, message: message.into(), details: Box::default() }
     }
     /// Adds the bound that was exceeded.
     pub fn with_limit(mut self, limit: u64) -> Self {
@@ -158,9 +158,11 @@ impl Error {
             version: d.version,
         }
     }
-    /// Reads a message. A kind that this build does not know becomes the nearest one that keeps its advice.
+    /// Reads a message. A kind that this build does not know becomes the nearest one that keeps its advice; an advice
+    /// that it does not know promises nothing.
     pub fn from_proto(e: proto::Error) -> Self {
-        let kind = ErrorKind::from_name(&e.kind).unwrap_or(match e.advice() {
+        let advice = Advice::try_from(e.advice).unwrap_or(Advice::Unknown);
+        let kind = ErrorKind::from_name(&e.kind).unwrap_or(match advice {
             Advice::Retry => ErrorKind::Overloaded,
             Advice::Redirect => ErrorKind::NotLeader,
             Advice::Unknown => ErrorKind::OutcomeUnknown,
@@ -169,7 +171,7 @@ impl Error {
         Self {
             kind,
             message: e.message,
-            details: Details {
+            details: Box::new(Details {
                 limit: e.limit,
                 earliest_offset: e.earliest_offset,
                 high_watermark: e.high_watermark,
@@ -177,7 +179,7 @@ impl Error {
                 expected_sequence: e.expected_sequence,
                 leader_address: e.leader_address,
                 version: e.version,
-            },
+            }),
         }
     }
 }
@@ -189,3 +191,6 @@ impl std::fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests;

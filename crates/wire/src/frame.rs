@@ -145,8 +145,9 @@ impl Frame {
 
     /// The body as its message.
     pub fn message<B: prost::Message + Default>(&self) -> Result<B, Error> {
-        B::decode(self.body.clone())
-            .map_err(|e| Error::new(ErrorKind::InvalidRequest, format!("the body is not the message of its operation: {e}")))
+        B::decode(self.body.clone()).map_err(|e| {
+            Error::new(ErrorKind::InvalidRequest, format!("the body is not the message of its operation: {e}"))
+        })
     }
 
     /// Bytes that holding this frame costs.
@@ -176,9 +177,12 @@ fn announced(buffer: &[u8], limit: u32) -> Result<Option<usize>, FrameError> {
 /// before Hello, so no first frame is mistaken for one.
 fn foreign(head: &[u8; 4]) -> Option<&'static str> {
     match head {
-        b"GET " | b"POST" | b"PUT " | b"HEAD" | b"DELE" | b"OPTI" | b"PATC" | b"CONN" | b"PRI " => Some("HTTP; the admin port serves that"),
+        b"GET " | b"POST" | b"PUT " | b"HEAD" | b"DELE" | b"OPTI" | b"PATC" | b"CONN" | b"PRI " => {
+            Some("HTTP; the admin port serves that")
+        }
         b"AMQP" => Some("AMQP"),
         b"SSH-" => Some("SSH"),
+        [b'*', b'0'..=b'9', b'\r' | b'0'..=b'9', b'\n' | b'\r' | b'0'..=b'9'] => Some("RESP (Redis)"),
         [0x16, 0x03, _, _] => Some("TLS; this listener speaks plain TCP"),
         _ => None,
     }
@@ -220,7 +224,10 @@ impl OutFrame {
         assert!(body_len <= MAX_BODY_BYTES, "a body of {body_len} bytes: listings are paged below this");
         let payload_len: usize = payload.iter().map(Bytes::len).sum();
         let length = MIN_LENGTH + body_len + payload_len;
-        assert!(length + 4 <= HARD_MAX_FRAME_BYTES as usize, "a frame of {length} bytes: payloads are bounded below this");
+        assert!(
+            length + 4 <= HARD_MAX_FRAME_BYTES as usize,
+            "a frame of {length} bytes: payloads are bounded below this"
+        );
         let mut head = BytesMut::with_capacity(HEADER_BYTES + body_len);
         head.put_u32_le(length as u32);
         head.put_u8(kind as u8);
@@ -245,3 +252,6 @@ impl OutFrame {
         all.freeze()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 //! Pure: no I/O, no clock, no randomness. Everything that comes from outside is decoded here, checked once, and
 //! trusted behind the door. Lives in clients and brokers alike.
 
+pub mod address;
 pub mod batch;
 pub mod error;
 pub mod frame;
@@ -11,9 +12,11 @@ pub mod name;
 pub mod op;
 pub mod partitioner;
 
+pub use address::HostPort;
 pub use error::{Error, ErrorKind};
 pub use frame::{Frame, FrameKind, OutFrame};
 pub use ids::*;
+pub use name::TopicName;
 pub use op::Op;
 
 /// The messages of `proto/lockgate.proto`, generated.

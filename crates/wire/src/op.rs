@@ -113,3 +113,6 @@ bodies! {
     ListTopics: ListTopics, ListTopicsOk;
     AlterTopic: AlterTopic, AlterTopicOk;
 }
+
+#[cfg(test)]
+mod tests;
