@@ -61,17 +61,11 @@ impl Catalog {
     }
 
     fn dispatch(&mut self, command: &Command) -> Result<Outcome, Error> {
-        if let Command::InitCluster { cluster_id, node, time } = command {
-            return self.init_cluster(*cluster_id, *node, *time);
-        }
-        if !self.view.is_initialised() {
-            return Err(Error::new(
-                ErrorKind::InvalidRequest,
-                "the cluster is not initialised yet; nothing can be changed",
-            ));
-        }
         match command {
-            Command::InitCluster { .. } => unreachable!("handled above"),
+            Command::InitCluster { cluster_id, node, time } => self.init_cluster(*cluster_id, *node, *time),
+            _ if !self.view.is_initialised() => {
+                Err(Error::new(ErrorKind::InvalidRequest, "the cluster is not initialised yet; nothing can be changed"))
+            }
             Command::CreateTopic { .. } => self.create_topic(command),
             Command::AlterTopic { name, set, if_version, .. } => self.alter_topic(name, set, *if_version),
             Command::DeleteTopic { name, .. } => self.delete_topic(name),
@@ -94,3 +88,6 @@ impl Catalog {
         self.applied
     }
 }
+
+#[cfg(test)]
+mod tests;

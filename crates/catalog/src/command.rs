@@ -218,3 +218,35 @@ struct AllocateProducerIds {
     #[prost(uint32, tag = "1")]
     count: u32,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stored_form_of_a_command_does_not_change() {
+        let command = Command::CreateTopic {
+            name: "a".into(),
+            kind: TopicKind::Queue,
+            partitions: 1,
+            replication_factor: 2,
+            settings: [("fsync".to_string(), "always".to_string())].into(),
+            placement: vec![vec![NodeId(1), NodeId(300)]],
+            time: WallMs(5),
+        };
+        let expected = b"\x08\x05\x1a\x21\x0a\x01a\x10\x01\x18\x01\x20\x02\x2a\x0f\x0a\x05fsync\x12\x06always\x32\x05\x0a\x03\x01\xac\x02";
+        assert_eq!(&command.encode()[..], expected);
+        assert_eq!(Command::decode(expected), Ok(command));
+    }
+
+    #[test]
+    fn a_command_of_another_build_is_refused_and_says_so() {
+        assert_eq!(Command::decode(b"\x08\x05"), Err(CatalogError::UnknownCommand));
+        assert_eq!(Command::decode(b"\xba\x01\x00"), Err(CatalogError::UnknownCommand));
+        assert!(matches!(Command::decode(b"\x08"), Err(CatalogError::Malformed(_))));
+        let seven = b"\x1a\x02\x10\x07";
+        assert_eq!(Command::decode(seven), Err(CatalogError::invalid("topic kind", 7)));
+        let short_id = b"\x12\x03\x0a\x01\x01";
+        assert_eq!(Command::decode(short_id), Err(CatalogError::invalid("cluster id", "1 bytes instead of 16")));
+    }
+}

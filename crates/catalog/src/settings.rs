@@ -16,6 +16,8 @@ mod config;
 mod durability;
 mod field;
 mod table;
+#[cfg(test)]
+mod tests;
 mod value;
 
 pub use config::{Eviction, Fsync, Overflow, Timestamps, TopicConfig};
