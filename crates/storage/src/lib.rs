@@ -5,5 +5,6 @@
 
 pub mod checkpoint;
 pub mod disk;
+mod field;
 pub mod journal;
 pub mod segment;

@@ -1,0 +1,296 @@
+//! Opening: what is on disk, what of it counts, what is cut.
+//!
+//! First everything is looked at and nothing is changed; only when the outcome is known to be sound is the tail cut and
+//! what does not belong removed. Sound means: no fault lies before a sealed segment.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use lockgate_wire::Offset;
+
+use super::frame::{self, Fault, VERSION};
+use super::read::Position;
+use super::summary::Segment;
+use super::{LogPoint, SegmentConfig, SegmentError, Segments, Written, index, index_path, log_path, start};
+use crate::disk::{Disk, FileOp, Path};
+
+/// A log is scanned in reads of this size, or of one frame's where that is larger.
+const SCAN_READ_BYTES: usize = 1024 * 1024;
+
+/// What opening found and did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OpenReport {
+    /// Segments that were trusted by their seals.
+    pub sealed: usize,
+    /// Segments that were read frame by frame.
+    pub scanned: usize,
+    /// Their bytes.
+    pub scanned_bytes: u64,
+    /// Index files that are no seals of their logs; they are made anew when the segment is sealed, or removed with it.
+    pub bad_indexes: Vec<Path>,
+    /// The cut of the last segment that counts.
+    pub cut: Option<Cut>,
+    /// Files that were removed: behind a cut or hole, below the start, or left by a write that did not end.
+    pub removed: Vec<Path>,
+}
+
+/// Bytes that were cut from the end of a log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cut {
+    /// The file.
+    pub path: Path,
+    /// Its size now.
+    pub kept_bytes: u64,
+    /// How many bytes went.
+    pub cut_bytes: u64,
+    /// Why the first of them does not count.
+    pub reason: &'static str,
+}
+
+/// The files of a directory that are of segments.
+#[derive(Default)]
+struct Files {
+    /// Sizes of the logs, by base.
+    logs: BTreeMap<Offset, u64>,
+    /// Sizes of the indexes, by base.
+    indexes: BTreeMap<Offset, u64>,
+    has_start: bool,
+    /// Left by a replacement that did not end.
+    unfinished: Vec<Path>,
+}
+
+/// What a scan found in a log.
+struct Scan {
+    segment: Segment,
+    /// Why it ends before its file does.
+    fault: Option<&'static str>,
+}
+
+impl Segments {
+    /// Opens a partition's segments, making the directory if it is missing.
+    ///
+    /// Sealed segments are trusted without a scan. The others are scanned; at the first bad frame or missing segment the
+    /// log ends, and the rest is removed: it is in the journal still, and the caller puts it back (and checks that it can:
+    /// from [`Segments::end`], skipping what is below its offset, since a cut may fall between the batches of one entry).
+    pub fn open(disk: &dyn Disk, config: SegmentConfig) -> Result<(Self, OpenReport), SegmentError> {
+        let files = Files::list(disk, &config.directory)?;
+        let start = open_start(disk, &config.directory, &files)?;
+        let mut report = OpenReport::default();
+        let found = find(disk, &config, &files, start, &mut report)?;
+        tidy(disk, &config.directory, &files, &found, &mut report)?;
+
+        let end = found.back().map_or(start, Segment::end);
+        let at = found.back().map_or(Position { segment: start.offset, byte: 0 }, |last| Position {
+            segment: last.base,
+            byte: last.bytes,
+        });
+        let mut segments = Self {
+            config,
+            start,
+            segments: found,
+            unwritten: VecDeque::new(),
+            written: Written { offset: end.offset, at },
+            synced: start,
+            in_flight: None,
+            seal_failed: false,
+        };
+        segments.advance_synced();
+        Ok((segments, report))
+    }
+}
+
+impl Files {
+    fn list(disk: &dyn Disk, directory: &str) -> Result<Self, SegmentError> {
+        let mut files = Self::default();
+        let entries = match disk.list(directory) {
+            Err(error) if error.is_missing() => {
+                disk.create_directory(directory)?;
+                return Ok(files);
+            }
+            entries => entries?,
+        };
+        for entry in entries.into_iter().filter(|entry| !entry.is_directory) {
+            let name = entry.name.as_str();
+            if name == "start" {
+                files.has_start = true;
+            } else if let Some(base) = base_of(name, ".log") {
+                files.logs.insert(base, entry.bytes);
+            } else if let Some(base) = base_of(name, ".index") {
+                files.indexes.insert(base, entry.bytes);
+            } else if name == "start.new" || base_of(name, ".index.new").is_some() {
+                files.unfinished.push(format!("{directory}/{name}").into());
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// The base offset in a file's name that ends so.
+fn base_of(name: &str, end: &str) -> Option<Offset> {
+    let digits = name.strip_suffix(end)?;
+    let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| digits.parse().ok().map(Offset)).flatten()
+}
+
+/// Where the log begins; written down first in a new directory.
+fn open_start(disk: &dyn Disk, directory: &str, files: &Files) -> Result<LogPoint, SegmentError> {
+    let path = start::path(directory);
+    if !files.has_start {
+        if files.logs.is_empty() {
+            start::replace(directory, LogPoint::default()).execute(disk)?;
+            return Ok(LogPoint::default());
+        }
+        return Err(SegmentError::Damaged { path, position: 0, reason: "it is missing, but there are segments" });
+    }
+    let bytes = disk.read(&path, 0, start::BYTES + 1)?;
+    start::decode(&bytes).ok_or(SegmentError::Damaged { path, position: 0, reason: "it does not state a log's start" })
+}
+
+/// The segments that count, from `start` to the first fault. Changes nothing.
+fn find(
+    disk: &dyn Disk,
+    config: &SegmentConfig,
+    files: &Files,
+    start: LogPoint,
+    report: &mut OpenReport,
+) -> Result<VecDeque<Segment>, SegmentError> {
+    let mut sealed = find_sealed(disk, config, files, start, report)?;
+    let last_sealed = sealed.keys().next_back().copied();
+    let mut found = VecDeque::new();
+    let mut end = start;
+    for (&base, &file_bytes) in files.logs.range(start.offset..) {
+        let path = log_path(&config.directory, base);
+        let damaged = |position, reason| SegmentError::Damaged { path: path.clone(), position, reason };
+        let before_sealed = last_sealed.is_some_and(|sealed| base <= sealed);
+        if base != end.offset {
+            if before_sealed {
+                return Err(damaged(0, "the segment before it is missing or ends early"));
+            }
+            break;
+        }
+        let (segment, fault) = match sealed.remove(&base) {
+            Some(segment) => (segment, None),
+            None => {
+                let scan = scan(disk, config, &path, file_bytes, end)?;
+                report.scanned += 1;
+                report.scanned_bytes += scan.segment.bytes;
+                (scan.segment, scan.fault)
+            }
+        };
+        if let Some(reason) = fault {
+            if before_sealed {
+                return Err(damaged(segment.bytes, reason));
+            }
+            let (kept_bytes, cut_bytes) = (segment.bytes, file_bytes.saturating_sub(segment.bytes));
+            report.cut = Some(Cut { path: path.clone(), kept_bytes, cut_bytes, reason });
+        }
+        if segment.bytes > 0 {
+            end = segment.end();
+            found.push_back(segment);
+        }
+        if fault.is_some() {
+            break;
+        }
+    }
+    report.sealed = found.iter().filter(|segment| segment.sealed).count();
+    Ok(found)
+}
+
+/// The segments with a valid seal.
+fn find_sealed(
+    disk: &dyn Disk,
+    config: &SegmentConfig,
+    files: &Files,
+    start: LogPoint,
+    report: &mut OpenReport,
+) -> Result<BTreeMap<Offset, Segment>, SegmentError> {
+    let mut sealed = BTreeMap::new();
+    for (&base, &index_bytes) in files.indexes.range(start.offset..) {
+        let log_bytes = files.logs.get(&base).copied();
+        let path = index_path(&config.directory, base);
+        let plausible = index_bytes <= index::max_bytes(log_bytes.unwrap_or(config.segment_bytes));
+        let bytes = if plausible { disk.read(&path, 0, index_bytes as usize)? } else { Default::default() };
+        match index::decode(&bytes, base) {
+            Some(segment) if Some(segment.bytes) == log_bytes => drop(sealed.insert(base, segment)),
+            Some(segment) => {
+                return Err(SegmentError::Damaged {
+                    path: log_path(&config.directory, base),
+                    position: log_bytes.unwrap_or(0).min(segment.bytes),
+                    reason: "it is missing, or its size is not the one it was sealed with",
+                });
+            }
+            None => report.bad_indexes.push(path),
+        }
+    }
+    Ok(sealed)
+}
+
+/// Reads a log frame by frame, up to the first that does not follow `previous` and so on.
+fn scan(
+    disk: &dyn Disk,
+    config: &SegmentConfig,
+    path: &Path,
+    file_bytes: u64,
+    previous: LogPoint,
+) -> Result<Scan, SegmentError> {
+    let mut segment = Segment::new(previous.offset);
+    let mut end = previous;
+    let mut len = SCAN_READ_BYTES;
+    loop {
+        let mut rest = disk.read(path, segment.bytes, len)?;
+        let is_last = rest.len() < len;
+        let fault = loop {
+            match frame::decode(&rest) {
+                Ok(frame) if follows(&frame, end) => {
+                    drop(rest.split_to(frame.bytes));
+                    segment.add(&frame, config.index_interval_bytes);
+                    end = segment.end();
+                }
+                Ok(_) => break Fault::Bad("a frame that does not follow the one before it"),
+                Err(fault) => break fault,
+            }
+        };
+        let reason = match fault {
+            Fault::Incomplete(_) if segment.bytes == file_bytes => return Ok(Scan { segment, fault: None }),
+            Fault::Incomplete(needed) if !is_last && segment.bytes + needed as u64 <= file_bytes => {
+                len = SCAN_READ_BYTES.max(needed);
+                continue;
+            }
+            Fault::Incomplete(_) => "the file ends within a frame",
+            Fault::Bad(reason) => reason,
+            Fault::Version(found) => {
+                return Err(SegmentError::UnknownVersion { path: path.clone(), found, known: VERSION });
+            }
+        };
+        return Ok(Scan { segment, fault: Some(reason) });
+    }
+}
+
+fn follows(frame: &frame::Frame, end: LogPoint) -> bool {
+    let batch = &frame.batch;
+    batch.base_offset == end.offset && batch.index >= end.index && batch.term >= end.term
+}
+
+/// Cuts the last log and removes every file that does not belong to a segment that counts.
+fn tidy(
+    disk: &dyn Disk,
+    directory: &str,
+    files: &Files,
+    found: &VecDeque<Segment>,
+    report: &mut OpenReport,
+) -> Result<(), SegmentError> {
+    if let Some(last) = found.back()
+        && files.logs.get(&last.base).is_some_and(|bytes| *bytes > last.bytes)
+    {
+        let path = log_path(directory, last.base);
+        FileOp::Truncate { path, bytes: last.bytes }.execute(disk)?;
+    }
+    let kept: BTreeSet<Offset> = found.iter().map(|segment| segment.base).collect();
+    let stray = |base: &&Offset| !kept.contains(base);
+    report.removed.extend(files.logs.keys().filter(stray).map(|base| log_path(directory, *base)));
+    report.removed.extend(files.indexes.keys().filter(stray).map(|base| index_path(directory, *base)));
+    report.removed.extend(files.unfinished.iter().cloned());
+    if !report.removed.is_empty() {
+        FileOp::Remove { paths: report.removed.clone() }.execute(disk)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! Sealing: making a segment durable, ahead of the freeing of journal files, one at a time.
+
+use super::{Maintenance, Segments, index, index_path, log_path};
+use crate::disk::{DiskError, FileOp};
+
+impl Segments {
+    /// Plans to seal the oldest unsealed segment that takes no more frames: sync its log, then put the seal beside it. To
+    /// be answered by [`Segments::sealed`]. `None` when there is none, or while another seal or removal is in flight.
+    pub fn next_seal(&mut self) -> Option<Vec<FileOp>> {
+        if self.in_flight.is_some() || self.seal_failed {
+            return None;
+        }
+        let closed = self.segments.len().checked_sub(1)?;
+        let segment = self.segments.iter().take(closed).find(|segment| !segment.sealed)?;
+        if self.written_bytes(segment) < segment.bytes {
+            return None;
+        }
+        let path = log_path(&self.config.directory, segment.base);
+        let seal = FileOp::Replace {
+            path: index_path(&self.config.directory, segment.base),
+            pieces: vec![index::encode(segment)],
+        };
+        self.in_flight = Some(Maintenance::Seal(segment.base));
+        Some(vec![FileOp::Sync { path }, seal])
+    }
+
+    /// Says how the seal ended. After a full disk it may be planned again, unless the log's own sync failed: a later sync
+    /// that succeeds would prove nothing, so nothing more is sealed until the segments are opened again.
+    ///
+    /// # Panics
+    /// If no seal is in flight.
+    pub fn sealed(&mut self, result: Result<(), &DiskError>) {
+        let Some(Maintenance::Seal(base)) = self.in_flight.take() else { panic!("no seal is in flight") };
+        let at = self.segments.binary_search_by_key(&base, |segment| segment.base);
+        let at = at.expect("nothing is removed while a seal is in flight");
+        match result {
+            Ok(()) => {
+                self.segments[at].sealed = true;
+                self.advance_synced();
+            }
+            Err(error) => {
+                let log_failed = *error.path == *log_path(&self.config.directory, base);
+                self.seal_failed = log_failed || !error.is_full();
+            }
+        }
+    }
+
+    /// Moves the synced end over the sealed segments at the front.
+    pub(super) fn advance_synced(&mut self) {
+        if let Some(last) = self.segments.iter().take_while(|segment| segment.sealed).last() {
+            self.synced = last.end();
+        }
+    }
+}
