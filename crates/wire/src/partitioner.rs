@@ -7,8 +7,8 @@ pub fn partition_of_key(key: &[u8], partitions: u32) -> u32 {
     (murmur2(key) & 0x7fff_ffff) % partitions
 }
 
-/// MurmurHash2, 32 bits, with the seed that Kafka's clients use.
-fn murmur2(key: &[u8]) -> u32 {
+/// MurmurHash2, 32 bits, with the seed that Kafka's clients use. They read it as a signed number.
+pub fn murmur2(key: &[u8]) -> u32 {
     const SEED: u32 = 0x9747_b28c;
     const M: u32 = 0x5bd1_e995;
     let mut hash = SEED ^ key.len() as u32;

@@ -40,7 +40,7 @@ fn good_batch(codec: Codec) -> Vec<u8> {
         let name = Bytes::from_static(b"name");
         let headers = vec![batch::RecordHeader { name, value: Some(vec![index].into()) }];
         let (key, value) = (Some(vec![index; 3].into()), Some(vec![7; 50].into()));
-        builder.push(&Record { key, value, headers, timestamp_ms: 1000 + i64::from(index) }).unwrap();
+        builder.push(&Record { key, value, headers, timestamp_ms: 1000 + i64::from(index) }).expect("a small record");
     }
     builder.build(None).to_vec()
 }
