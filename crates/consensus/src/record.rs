@@ -1,0 +1,204 @@
+//! The bodies of consensus's journal records: their layout, and the checks on what comes back from a disk.
+//!
+//! All numbers are little endian. A body is judged by itself here; what it means among the others is recovery's.
+//!
+//! ```text
+//! bootstrap      configuration, then the engine's tag to the end
+//! entry          index u64, term u64, written in u64, kind u8, context length u32, context, data to the end
+//! hard state     term u64, vote u64, commit u64
+//! configuration  index u64, configuration
+//! truncate       from u64, term u64
+//! removed        nothing
+//! configuration within those: four times (count u16, replica ids u64 each): voters, learners, outgoing, learners next
+//! ```
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use lockgate_wire::{LogIndex, ReplicaId, Term};
+
+use crate::{Configuration, Entry, EntryKind};
+
+/// The largest index that is taken for one: far above what a log reaches, far below where sums overflow.
+pub const LOG_INDEX_MAX: LogIndex = LogIndex(1 << 62);
+/// The largest term: it must fit a batch's leader epoch.
+pub const TERM_MAX: Term = Term(i32::MAX as u64);
+/// The most replicas in one list of a configuration.
+const REPLICAS_MAX: usize = 64;
+/// The bytes of an entry's body before its context.
+pub(crate) const ENTRY_HEAD_BYTES: usize = 8 + 8 + 8 + 1 + 4;
+
+/// The virtual snapshot that every group starts from.
+pub(crate) const SNAPSHOT_INDEX: LogIndex = LogIndex(1);
+/// Its term.
+pub(crate) const SNAPSHOT_TERM: Term = Term(1);
+
+/// Why a body is not what its record's kind says.
+pub(crate) type Malformed = &'static str;
+
+/// Term and vote, with the commit index as it was when they changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct HardState {
+    pub(crate) term: Term,
+    /// Whom this replica voted for in the term; 0 is nobody.
+    pub(crate) vote: ReplicaId,
+    pub(crate) commit: LogIndex,
+}
+
+/// An entry with the group's term at the time of writing. A later term's write at an index supersedes all that earlier
+/// terms wrote at it and above, in whichever journal: that is how two journals merge without a common order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Written {
+    pub(crate) written_in: Term,
+    pub(crate) entry: Entry,
+}
+
+/// Everything from an index on that was written before a term is void.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Truncation {
+    pub(crate) from: LogIndex,
+    pub(crate) term: Term,
+}
+
+/// A bootstrap's body: who takes part, and the engine's tag by reference.
+pub(crate) fn encode_bootstrap(configuration: &Configuration, tag: Bytes) -> Vec<Bytes> {
+    let mut head = BytesMut::new();
+    put_configuration(&mut head, configuration);
+    vec![head.freeze(), tag]
+}
+
+pub(crate) fn decode_bootstrap(mut body: Bytes) -> Result<(Configuration, Bytes), Malformed> {
+    let configuration = take_configuration(&mut body)?;
+    Ok((configuration, body))
+}
+
+/// An entry's body: a head that goes through `heads` (one allocation for many), context and data by reference.
+pub(crate) fn encode_entry(heads: &mut BytesMut, entry: Entry, written_in: Term) -> Vec<Bytes> {
+    heads.put_u64_le(entry.index.0);
+    heads.put_u64_le(entry.term.0);
+    heads.put_u64_le(written_in.0);
+    heads.put_u8(entry.kind as u8);
+    heads.put_u32_le(u32::try_from(entry.context.len()).expect("bounded by UNCOMMITTED_BYTES_MAX in propose"));
+    vec![heads.split().freeze(), entry.context, entry.data]
+}
+
+pub(crate) fn decode_entry(mut body: Bytes) -> Result<Written, Malformed> {
+    if body.len() < ENTRY_HEAD_BYTES {
+        return Err("it is shorter than an entry's head");
+    }
+    let index = index(body.get_u64_le())?;
+    let term = term(body.get_u64_le())?;
+    let written_in = self::term(body.get_u64_le())?;
+    let kind = match body.get_u8() {
+        1 => EntryKind::Normal,
+        2 => EntryKind::Empty,
+        3 => EntryKind::Configuration,
+        _ => return Err("its entry kind is unknown"),
+    };
+    let context_bytes = body.get_u32_le() as usize;
+    if written_in < term {
+        return Err("it was written before its own term");
+    }
+    if context_bytes > body.len() {
+        return Err("its context is longer than the body");
+    }
+    let context = body.split_to(context_bytes);
+    let carries = !(context.is_empty() && body.is_empty());
+    if (kind == EntryKind::Empty && carries) || (kind == EntryKind::Normal && !carries) {
+        return Err("its kind does not fit what it carries");
+    }
+    Ok(Written { written_in, entry: Entry { index, term, kind, context, data: body } })
+}
+
+pub(crate) fn encode_hard_state(state: HardState) -> Vec<Bytes> {
+    vec![numbers(&[state.term.0, state.vote.0, state.commit.0])]
+}
+
+pub(crate) fn decode_hard_state(mut body: Bytes) -> Result<HardState, Malformed> {
+    if body.len() != 24 {
+        return Err("it is not 24 bytes long");
+    }
+    let term = term(body.get_u64_le())?;
+    let vote = ReplicaId(body.get_u64_le());
+    let commit = LogIndex(body.get_u64_le());
+    if commit > LOG_INDEX_MAX {
+        return Err("its commit index is out of bounds");
+    }
+    Ok(HardState { term, vote, commit })
+}
+
+pub(crate) fn decode_configuration(mut body: Bytes) -> Result<(LogIndex, Configuration), Malformed> {
+    if body.len() < 8 {
+        return Err("it is shorter than an index");
+    }
+    let index = index(body.get_u64_le())?;
+    let configuration = take_configuration(&mut body)?;
+    if body.is_empty() { Ok((index, configuration)) } else { Err("it is longer than its configuration") }
+}
+
+pub(crate) fn encode_truncation(truncation: Truncation) -> Vec<Bytes> {
+    vec![numbers(&[truncation.from.0, truncation.term.0])]
+}
+
+pub(crate) fn decode_truncation(mut body: Bytes) -> Result<Truncation, Malformed> {
+    if body.len() != 16 {
+        return Err("it is not 16 bytes long");
+    }
+    let from = index(body.get_u64_le())?;
+    let term = term(body.get_u64_le())?;
+    Ok(Truncation { from, term })
+}
+
+fn numbers(numbers: &[u64]) -> Bytes {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+fn index(value: u64) -> Result<LogIndex, Malformed> {
+    let index = LogIndex(value);
+    if index > SNAPSHOT_INDEX && index <= LOG_INDEX_MAX { Ok(index) } else { Err("its index is out of bounds") }
+}
+
+fn term(value: u64) -> Result<Term, Malformed> {
+    let term = Term(value);
+    if term >= SNAPSHOT_TERM && term <= TERM_MAX { Ok(term) } else { Err("its term is out of bounds") }
+}
+
+fn lists(configuration: &Configuration) -> [&Vec<ReplicaId>; 4] {
+    let Configuration { voters, learners, voters_outgoing, learners_next } = configuration;
+    [voters, learners, voters_outgoing, learners_next]
+}
+
+fn put_configuration(out: &mut BytesMut, configuration: &Configuration) {
+    for replicas in lists(configuration) {
+        assert!(replicas.len() <= REPLICAS_MAX, "a configuration of {} replicas", replicas.len());
+        out.put_u16_le(replicas.len() as u16);
+        for replica in replicas {
+            out.put_u64_le(replica.0);
+        }
+    }
+}
+
+fn take_configuration(body: &mut Bytes) -> Result<Configuration, Malformed> {
+    let mut list = || {
+        if body.len() < 2 {
+            return Err("it ends within its configuration");
+        }
+        let count = usize::from(body.get_u16_le());
+        if count > REPLICAS_MAX {
+            return Err("its configuration has too many replicas");
+        }
+        if body.len() < count * 8 {
+            return Err("it ends within its configuration");
+        }
+        let replicas: Vec<_> = (0..count).map(|_| ReplicaId(body.get_u64_le())).collect();
+        let ascending = replicas.is_sorted_by(|a, b| a < b) && replicas.first() != Some(&ReplicaId(0));
+        if ascending { Ok(replicas) } else { Err("its replica ids are not ascending from 1 on") }
+    };
+    let (voters, learners) = (list()?, list()?);
+    let (voters_outgoing, learners_next) = (list()?, list()?);
+    if voters.is_empty() {
+        return Err("its configuration has no voter");
+    }
+    Ok(Configuration { voters, learners, voters_outgoing, learners_next })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! What both journals hold, folded into the groups that live.
+//!
+//! Each journal gives its records in its own order; between the two there is none. What decides is the term in which an
+//! entry was written ([`Written`]): within one term a group's log only grows.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Slot;
+
+use bytes::Bytes;
+use lockgate_storage::journal::{JournalKind, RecordKind, RecoveredRecord};
+use lockgate_wire::{GroupId, LogIndex, ReplicaId, Term};
+
+use crate::log::check_order;
+use crate::record::{self, HardState, Malformed, SNAPSHOT_TERM, Truncation, Written};
+use crate::{Configuration, ConsensusError, Entry};
+
+/// A group as the journals have it, to be given to [`crate::Host::open`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecoveredGroup {
+    /// The group.
+    pub group: GroupId,
+    /// This replica's id.
+    pub replica: ReplicaId,
+    /// What the engine gave at bootstrap.
+    pub tag: Bytes,
+    /// The term, never below one that anything of the group was written in.
+    pub term: Term,
+    /// Whom this replica voted for in that term; 0 is nobody.
+    pub vote: ReplicaId,
+    /// What is known to be committed, at most the last index. A sole voter commits its whole log when it leads.
+    pub commit: LogIndex,
+    /// The log, in index order without a hole. It starts at 2, or later if older journal files were freed.
+    pub entries: Vec<Entry>,
+    /// Who takes part.
+    pub configuration: Configuration,
+}
+
+/// Folds the records of both journals, in any interleaving of the two.
+#[derive(Default)]
+pub struct Recovery {
+    replicas: BTreeMap<(GroupId, ReplicaId), Replica>,
+}
+
+/// What was seen of one replica so far.
+#[derive(Default)]
+struct Replica {
+    bootstrap: Option<(Configuration, Bytes)>,
+    /// The newest applied configuration after the bootstrap's.
+    configuration: Option<(LogIndex, Configuration)>,
+    hard_state: HardState,
+    /// By index; the term of writing never falls from one to the next.
+    entries: BTreeMap<LogIndex, Written>,
+    truncations: Vec<Truncation>,
+    /// Whether the synced journal, which holds the bootstrap, has anything of this replica.
+    in_synced: bool,
+    removed: bool,
+}
+
+impl Recovery {
+    /// Nothing folded yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the next record of a journal. The records of one journal must come in their order.
+    pub fn fold(&mut self, journal: JournalKind, record: RecoveredRecord) -> Result<(), ConsensusError> {
+        let RecoveredRecord { sequence, group, replica, kind, body, .. } = record;
+        // A checkpoint mark belongs to the state machine and says nothing about the log.
+        if kind == RecordKind::CheckpointMark {
+            return Ok(());
+        }
+        let state = self.replicas.entry((group, replica)).or_default();
+        state.in_synced |= journal == JournalKind::Synced;
+        let bad = |what: Malformed| ConsensusError::BadRecord { group, journal, sequence, kind, what };
+        match kind {
+            RecordKind::Bootstrap => state.bootstrap = Some(record::decode_bootstrap(body).map_err(bad)?),
+            RecordKind::Entry => state.entry(group, record::decode_entry(body).map_err(bad)?)?,
+            RecordKind::HardState => state.hard_state(group, record::decode_hard_state(body).map_err(bad)?)?,
+            RecordKind::Configuration => state.configuration(record::decode_configuration(body).map_err(bad)?),
+            RecordKind::Truncate => state.truncate(record::decode_truncation(body).map_err(bad)?),
+            RecordKind::Removed => state.removed = true,
+            RecordKind::SnapshotMark | RecordKind::ExternalEntry | RecordKind::CheckpointMark => {
+                return Err(ConsensusError::UnknownRecord { group, journal, sequence, kind });
+            }
+        }
+        Ok(())
+    }
+
+    /// The groups that live, by id.
+    pub fn finish(self) -> Result<Vec<RecoveredGroup>, ConsensusError> {
+        let mut groups: Vec<RecoveredGroup> = Vec::new();
+        for ((group, replica), state) in self.replicas {
+            let Some(recovered) = state.finish(group, replica)? else { continue };
+            if let Some(first) = groups.last().filter(|last| last.group == group).map(|last| last.replica) {
+                return Err(ConsensusError::TwoReplicas { group, first, second: replica });
+            }
+            groups.push(recovered);
+        }
+        Ok(groups)
+    }
+}
+
+impl Replica {
+    /// Keeps the entry unless something written in a later term voids it, and drops what it voids.
+    fn entry(&mut self, group: GroupId, new: Written) -> Result<(), ConsensusError> {
+        let index = new.entry.index;
+        let before = self.entries.range(..=index).next_back().map(|(_, written)| written.written_in);
+        let truncated = self.truncations.iter().any(|cut| cut.from <= index && cut.term > new.written_in);
+        if truncated || before.is_some_and(|before| before > new.written_in) {
+            return Ok(());
+        }
+        self.drop_older(index, new.written_in);
+        match self.entries.entry(index) {
+            Slot::Vacant(slot) => drop(slot.insert(new)),
+            // The same entry again: carried forward within its journal.
+            Slot::Occupied(slot) if *slot.get() == new => {}
+            Slot::Occupied(_) => {
+                return Err(ConsensusError::Conflict { group, index, written_in: new.written_in });
+            }
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, cut: Truncation) {
+        self.drop_older(cut.from, cut.term);
+        self.truncations.push(cut);
+    }
+
+    /// Drops what was written before `term` at `from` and above. It is a run, as terms of writing never fall along it.
+    fn drop_older(&mut self, from: LogIndex, term: Term) {
+        let older = |(index, old): (&LogIndex, &Written)| (old.written_in < term).then_some(*index);
+        while let Some(index) = self.entries.range(from..).next().and_then(older) {
+            self.entries.remove(&index);
+        }
+    }
+
+    fn hard_state(&mut self, group: GroupId, new: HardState) -> Result<(), ConsensusError> {
+        let old = self.hard_state;
+        if new.term < old.term {
+            return Err(ConsensusError::TermFell { group, from: old.term, to: new.term });
+        }
+        self.hard_state = HardState { commit: new.commit.max(old.commit), ..new };
+        Ok(())
+    }
+
+    fn configuration(&mut self, new: (LogIndex, Configuration)) {
+        if self.configuration.as_ref().is_none_or(|old| old.0 <= new.0) {
+            self.configuration = Some(new);
+        }
+    }
+
+    fn finish(self, group: GroupId, replica: ReplicaId) -> Result<Option<RecoveredGroup>, ConsensusError> {
+        if self.removed {
+            return Ok(None);
+        }
+        let Some((configuration, tag)) = self.bootstrap else {
+            // The bootstrap goes ahead of everything else in the synced journal. Where that has nothing, the bootstrap
+            // was never confirmed, hence nothing else was: the crash came before the group existed.
+            return if self.in_synced { Err(ConsensusError::NoBootstrap { group, replica }) } else { Ok(None) };
+        };
+        let configuration = self.configuration.map_or(configuration, |(_, newer)| newer);
+        let HardState { mut term, mut vote, commit } = self.hard_state;
+        term = term.max(SNAPSHOT_TERM);
+        if let Some(written) = self.entries.values().map(|written| written.written_in).max().filter(|top| *top > term) {
+            // The buffered journal got further than the synced one, which was to hold this term and its vote. Neither
+            // was confirmed, but the term is used up: voting for itself in it gives nobody else a second vote.
+            (term, vote) = (written, replica);
+        }
+        let entries: Vec<_> = self.entries.into_values().map(|written| written.entry).collect();
+        check_order(group, term, &entries)?;
+        let commit = entries.last().map_or(record::SNAPSHOT_INDEX, |last| commit.min(last.index));
+        Ok(Some(RecoveredGroup { group, replica, tag, term, vote, commit, entries, configuration }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

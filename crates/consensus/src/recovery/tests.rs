@@ -1,0 +1,211 @@
+//! Merging two journals, and telling damage from what a crash may leave.
+
+use bytes::BytesMut;
+
+use lockgate_storage::journal::Sequence;
+
+use super::*;
+use crate::EntryKind;
+use JournalKind::{Buffered, Synced};
+
+const GROUP: GroupId = GroupId(7);
+const REPLICA: ReplicaId = ReplicaId(3);
+
+/// A record without its frame: kind and body.
+type Body = (RecordKind, Vec<Bytes>);
+
+fn bootstrap() -> Body {
+    let body = record::encode_bootstrap(&Configuration::sole(REPLICA), Bytes::from_static(b"tag"));
+    (RecordKind::Bootstrap, body)
+}
+
+fn hard_state(term: u64, vote: u64, commit: u64) -> Body {
+    let state = HardState { term: Term(term), vote: ReplicaId(vote), commit: LogIndex(commit) };
+    (RecordKind::HardState, record::encode_hard_state(state))
+}
+
+fn entry(index: u64, term: u64, data: &'static str) -> Entry {
+    let data = Bytes::from_static(data.as_bytes());
+    Entry { index: LogIndex(index), term: Term(term), kind: EntryKind::Normal, context: Bytes::new(), data }
+}
+
+/// An entry that a leader wrote in its own term.
+fn own(index: u64, term: u64, data: &'static str) -> Body {
+    written(index, term, term, data)
+}
+
+fn written(index: u64, term: u64, written_in: u64, data: &'static str) -> Body {
+    let body = record::encode_entry(&mut BytesMut::new(), entry(index, term, data), Term(written_in));
+    (RecordKind::Entry, body)
+}
+
+fn truncate(from: u64, term: u64) -> Body {
+    let cut = Truncation { from: LogIndex(from), term: Term(term) };
+    (RecordKind::Truncate, record::encode_truncation(cut))
+}
+
+fn fold_one(
+    recovery: &mut Recovery,
+    journal: JournalKind,
+    replica: ReplicaId,
+    body: Body,
+) -> Result<(), ConsensusError> {
+    let (kind, body) = body;
+    let body = body.concat().into();
+    recovery.fold(journal, RecoveredRecord { sequence: Sequence(1), group: GROUP, replica, kind, counter: 1, body })
+}
+
+fn fold(records: Vec<(JournalKind, Body)>) -> Result<Vec<RecoveredGroup>, ConsensusError> {
+    let mut recovery = Recovery::new();
+    for (journal, body) in records {
+        fold_one(&mut recovery, journal, REPLICA, body)?;
+    }
+    recovery.finish()
+}
+
+fn log(records: Vec<(JournalKind, Body)>) -> Vec<(u64, u64, Bytes)> {
+    let groups = fold(records).unwrap();
+    let [group] = groups.as_slice() else { panic!("one group: {groups:?}") };
+    group.entries.iter().map(|entry| (entry.index.0, entry.term.0, entry.data.clone())).collect()
+}
+
+#[test]
+fn two_journals_are_merged_by_index_in_either_order() {
+    let synced = vec![bootstrap(), hard_state(2, 3, 1), own(2, 2, "a"), own(3, 2, "b"), own(6, 2, "e")];
+    let buffered = vec![own(4, 2, "c"), own(5, 2, "d")];
+    let tagged = |kind, records: &[Body]| records.iter().cloned().map(|body| (kind, body)).collect::<Vec<_>>();
+    let expected: Vec<_> =
+        [(2, "a"), (3, "b"), (4, "c"), (5, "d"), (6, "e")].map(|(index, data)| (index, 2, Bytes::from(data))).into();
+    assert_eq!(log([tagged(Synced, &synced), tagged(Buffered, &buffered)].concat()), expected);
+    assert_eq!(log([tagged(Buffered, &buffered), tagged(Synced, &synced)].concat()), expected);
+}
+
+#[test]
+fn a_group_comes_back_with_its_tag_vote_and_configuration() {
+    let groups = fold(vec![(Synced, bootstrap()), (Synced, hard_state(4, 3, 9)), (Synced, own(2, 4, "a"))]).unwrap();
+    let expected = RecoveredGroup {
+        group: GROUP,
+        replica: REPLICA,
+        tag: Bytes::from_static(b"tag"),
+        term: Term(4),
+        vote: REPLICA,
+        commit: LogIndex(2),
+        entries: vec![entry(2, 4, "a")],
+        configuration: Configuration::sole(REPLICA),
+    };
+    assert_eq!(groups, [expected]);
+}
+
+#[test]
+fn a_later_terms_write_voids_what_earlier_terms_wrote_there_and_above() {
+    let records = vec![
+        (Synced, bootstrap()),
+        (Synced, hard_state(5, 3, 1)),
+        (Synced, own(2, 2, "a")),
+        (Synced, own(3, 2, "b")),
+        (Synced, own(4, 2, "c")),
+        // Term 5's leader brought an entry of term 2 that this replica had never had.
+        (Synced, written(3, 2, 5, "B")),
+    ];
+    let expected = [(2, 2, Bytes::from("a")), (3, 2, Bytes::from("B"))];
+    assert_eq!(log(records.clone()), expected);
+    // The other journal's stale rest does not come back, whichever is folded first.
+    let stale = (Buffered, own(5, 2, "stale"));
+    assert_eq!(log([records.clone(), vec![stale.clone()]].concat()), expected);
+    assert_eq!(log([vec![stale], records].concat()), expected);
+}
+
+#[test]
+fn a_truncation_voids_both_journals() {
+    let start = vec![(Synced, bootstrap()), (Synced, hard_state(5, 3, 1)), (Synced, own(2, 2, "a"))];
+    let stale = vec![(Buffered, own(3, 2, "b")), (Buffered, own(4, 2, "c"))];
+    let cut = vec![(Synced, truncate(3, 5))];
+    let expected = [(2, 2, Bytes::from("a"))];
+    assert_eq!(log([start.clone(), stale.clone(), cut.clone()].concat()), expected);
+    assert_eq!(log([start.clone(), cut.clone(), stale].concat()), expected);
+    let after = vec![(Buffered, own(3, 5, "B"))];
+    assert_eq!(log([start, cut, after].concat()), [(2, 2, Bytes::from("a")), (3, 5, Bytes::from("B"))]);
+}
+
+#[test]
+fn a_hole_is_damage() {
+    let error = fold(vec![
+        (Synced, bootstrap()),
+        (Synced, hard_state(2, 3, 1)),
+        (Synced, own(2, 2, "a")),
+        (Buffered, own(4, 2, "c")),
+    ]);
+    assert_eq!(error, Err(ConsensusError::Hole { group: GROUP, after: LogIndex(2), next: LogIndex(4) }));
+}
+
+#[test]
+fn two_different_entries_of_one_term_at_one_index_are_damage() {
+    let start = [(Synced, bootstrap()), (Synced, hard_state(2, 3, 1)), (Synced, own(2, 2, "a"))];
+    let same = fold([start.to_vec(), vec![(Synced, own(2, 2, "a"))]].concat()).unwrap();
+    assert_eq!(same[0].entries.len(), 1);
+    let other = fold([start.to_vec(), vec![(Buffered, own(2, 2, "b"))]].concat());
+    assert_eq!(other, Err(ConsensusError::Conflict { group: GROUP, index: LogIndex(2), written_in: Term(2) }));
+}
+
+#[test]
+fn a_falling_term_is_damage() {
+    let error = fold(vec![(Synced, bootstrap()), (Synced, hard_state(3, 3, 1)), (Synced, hard_state(2, 3, 1))]);
+    assert_eq!(error, Err(ConsensusError::TermFell { group: GROUP, from: Term(3), to: Term(2) }));
+}
+
+#[test]
+fn a_term_that_only_the_buffered_journal_has_seen_is_used_up() {
+    let groups = fold(vec![(Synced, bootstrap()), (Synced, hard_state(2, 9, 1)), (Buffered, own(2, 4, "a"))]).unwrap();
+    assert_eq!((groups[0].term, groups[0].vote), (Term(4), REPLICA));
+}
+
+#[test]
+fn records_before_a_bootstrap_was_confirmed_are_no_group() {
+    assert_eq!(fold(vec![(Buffered, own(2, 2, "a"))]), Ok(vec![]));
+    let error = fold(vec![(Synced, hard_state(2, 3, 1))]);
+    assert_eq!(error, Err(ConsensusError::NoBootstrap { group: GROUP, replica: REPLICA }));
+}
+
+#[test]
+fn a_removed_replica_does_not_come_back_and_its_successor_does() {
+    let mut recovery = Recovery::new();
+    let successor = ReplicaId(9);
+    let mut fold = |journal, replica, body| fold_one(&mut recovery, journal, replica, body).unwrap();
+    fold(Synced, REPLICA, bootstrap());
+    fold(Synced, REPLICA, (RecordKind::Removed, vec![]));
+    fold(Buffered, REPLICA, own(2, 2, "late"));
+    fold(Synced, successor, bootstrap());
+    let groups = recovery.finish().unwrap();
+    assert_eq!(groups.iter().map(|group| group.replica).collect::<Vec<_>>(), [successor]);
+}
+
+#[test]
+fn two_living_replicas_of_a_group_are_damage() {
+    let mut recovery = Recovery::new();
+    fold_one(&mut recovery, Synced, REPLICA, bootstrap()).unwrap();
+    fold_one(&mut recovery, Synced, ReplicaId(9), bootstrap()).unwrap();
+    let error = ConsensusError::TwoReplicas { group: GROUP, first: REPLICA, second: ReplicaId(9) };
+    assert_eq!(recovery.finish(), Err(error));
+}
+
+#[test]
+fn a_newer_configuration_replaces_the_bootstraps() {
+    let newer = Configuration { learners: vec![ReplicaId(8)], ..Configuration::sole(REPLICA) };
+    let mut body = 5u64.to_le_bytes().to_vec();
+    body.extend(record::encode_bootstrap(&newer, Bytes::new()).concat());
+    let groups = fold(vec![(Synced, bootstrap()), (Synced, (RecordKind::Configuration, vec![body.into()]))]).unwrap();
+    assert_eq!(groups[0].configuration, newer);
+}
+
+#[test]
+fn bad_and_unknown_records_are_refused_with_their_place() {
+    let error = fold(vec![(Buffered, (RecordKind::Entry, vec![Bytes::from_static(b"short")]))]);
+    let what = "it is shorter than an entry's head";
+    let (group, journal, sequence) = (GROUP, Buffered, Sequence(1));
+    assert_eq!(error, Err(ConsensusError::BadRecord { group, journal, sequence, kind: RecordKind::Entry, what }));
+    for kind in [RecordKind::ExternalEntry, RecordKind::SnapshotMark] {
+        let error = fold(vec![(Buffered, (kind, vec![]))]);
+        assert_eq!(error, Err(ConsensusError::UnknownRecord { group, journal, sequence, kind }));
+    }
+    assert_eq!(fold(vec![(Synced, (RecordKind::CheckpointMark, vec![]))]), Ok(vec![]));
+}
