@@ -1,0 +1,168 @@
+//! Recovery: reads a journal before its shard starts, decides what counts, says what it decided, and repairs.
+//!
+//! Straight-line code over a [`Disk`]. Afterwards everything that was handed out is durable, whatever was cut can never
+//! count again, and a second recovery gives the same records. What was confirmed is either handed out or reported as
+//! [`Damage`]; nothing is skipped in silence.
+
+mod error;
+mod inventory;
+mod repair;
+mod scan;
+mod walk;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use bytes::Bytes;
+use lockgate_wire::{GroupId, ReplicaId};
+
+pub use error::{Damage, RecoveryError};
+
+use super::{JournalConfig, RecordKind, Sequence};
+use crate::disk::{Disk, Path};
+
+/// A record that counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecoveredRecord {
+    /// Its number.
+    pub sequence: Sequence,
+    /// The group it belongs to.
+    pub group: GroupId,
+    /// The group's replica.
+    pub replica: ReplicaId,
+    /// What it is.
+    pub kind: RecordKind,
+    /// Previous + 1 within the group.
+    pub counter: u64,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// Where a journal goes on. From recovery to the writer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Position {
+    /// The next record's number, 1 or more.
+    pub(super) next_sequence: u64,
+    /// The next file's number, 1 or more.
+    pub(super) next_file: u64,
+    /// Files before this one are not needed.
+    pub(super) oldest_file: u64,
+    /// This start's number, 1 or more.
+    pub(super) epoch: u64,
+    /// A prepared file that was found.
+    pub(super) free: Option<Path>,
+    /// The number of the next prepared file.
+    pub(super) next_free: u64,
+    /// Each group's last record counter.
+    pub(super) counters: BTreeMap<GroupId, u64>,
+}
+
+impl Position {
+    /// The beginning of a journal that has no files yet.
+    pub fn first() -> Self {
+        Self {
+            next_sequence: 1,
+            next_file: 1,
+            oldest_file: 1,
+            epoch: 1,
+            free: None,
+            next_free: 1,
+            counters: BTreeMap::new(),
+        }
+    }
+
+    /// The number that the next record gets.
+    pub fn next_sequence(&self) -> Sequence {
+        Sequence(self.next_sequence)
+    }
+
+    /// This start's number: higher than that of every start before it that opened a file.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+}
+
+/// Bytes that were made void, or a file that was removed: the log's end was torn by a crash. Nothing that was confirmed
+/// was in them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cut {
+    /// The file.
+    pub file: Path,
+    /// From here on; 0 if the file was removed.
+    pub offset: u64,
+    /// How many bytes.
+    pub bytes: u64,
+    /// What was found there.
+    pub why: String,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: cut {} bytes at offset {}: {}", self.file, self.bytes, self.offset, self.why)
+    }
+}
+
+/// What recovery found and where the journal goes on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recovered {
+    /// For the writer.
+    pub position: Position,
+    /// What was cut, to be logged.
+    pub cuts: Vec<Cut>,
+    /// Journal files that are in use.
+    pub files: usize,
+    /// Records handed out.
+    pub records: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// The journal ends with an end mark: an orderly stop, and nothing since.
+    pub ended_cleanly: bool,
+}
+
+/// Reads the journal, in order, and repairs its end. Called once per start and journal, before anything is written; a
+/// journal that is not there is begun. After an error the records that were handed out count for nothing.
+pub fn recover(
+    disk: &dyn Disk,
+    config: &JournalConfig,
+    record: &mut dyn FnMut(RecoveredRecord),
+) -> Result<Recovered, RecoveryError> {
+    config.validate()?;
+    let inventory = inventory::take(disk, config)?;
+    let mut walk = walk::Walk::new(disk, config, record);
+    let end = walk.all(&inventory)?;
+    let cuts = repair::repair(disk, config, &inventory, &end)?;
+    let free = repair::tidy_free_files(disk, config, &inventory)?;
+    let kept = inventory.files.len() - end.removed(&inventory).count();
+    let last_epoch = inventory.files.iter().map(|file| file.header.epoch).max().unwrap_or(0);
+    let last_file = inventory.files[..kept].last().map_or(0, |file| file.header.file_sequence);
+    let is_last = |file: usize| file + 1 == inventory.files.len();
+    Ok(Recovered {
+        position: Position {
+            next_sequence: walk.expected,
+            next_file: last_file + 1,
+            oldest_file: inventory.files.first().map_or(1, |file| file.header.file_sequence),
+            epoch: last_epoch + 1,
+            free,
+            next_free: inventory.free.last().map_or(1, |free| free.number.saturating_add(1)),
+            counters: std::mem::take(&mut walk.counters),
+        },
+        ended_cleanly: cuts.is_empty() && walk.end_mark.is_some_and(is_last),
+        cuts,
+        files: kept,
+        records: walk.records,
+        bytes: walk.bytes,
+    })
+}
+
+/// As [`recover`], for a shard that has answered somebody before: a journal without any file is then a lost one.
+pub fn recover_existing(
+    disk: &dyn Disk,
+    config: &JournalConfig,
+    record: &mut dyn FnMut(RecoveredRecord),
+) -> Result<Recovered, RecoveryError> {
+    config.validate()?;
+    if inventory::take(disk, config)?.files.is_empty() {
+        return Err(RecoveryError::Missing { directory: config.directory.clone() });
+    }
+    recover(disk, config, record)
+}

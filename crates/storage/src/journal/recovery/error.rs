@@ -1,0 +1,114 @@
+//! Why a journal cannot be used, in an operator's words.
+
+use std::fmt;
+
+use crate::disk::{DiskError, Path};
+use crate::journal::format::FORMAT_VERSION;
+use crate::journal::{ConfigError, JournalIdentity, JournalKind, Sequence};
+
+/// Something that was confirmed is not there any more, or cannot be believed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Damage {
+    /// The file.
+    pub file: Path,
+    /// Where in it.
+    pub offset: u64,
+    /// What was found there, and what should have been.
+    pub what: String,
+    /// The first record that cannot be given.
+    pub first_lost: Sequence,
+    /// The highest record that is known to have been durable; the ones up to here are lost at least. `None`: not known.
+    pub last_lost: Option<Sequence>,
+}
+
+/// Why recovery refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RecoveryError {
+    /// The configuration does not hold together.
+    Config(ConfigError),
+    /// The disk failed.
+    Disk(DiskError),
+    /// The shard has answered somebody before, and its journal is gone.
+    Missing {
+        /// Where it should be.
+        directory: Path,
+    },
+    /// A journal of somebody else.
+    WrongOwner {
+        /// The file.
+        file: Path,
+        /// Whose it is.
+        found: (JournalIdentity, JournalKind),
+        /// Whose it should be.
+        expected: (JournalIdentity, JournalKind),
+    },
+    /// Written by a version that this one does not know.
+    UnknownVersion {
+        /// The file.
+        file: Path,
+        /// Its format version.
+        found: u32,
+    },
+    /// Something confirmed is lost.
+    Damage(Damage),
+}
+
+const WHAT_TO_DO: &str = "Keep the files as they are. If other replicas hold the data, move this data directory away and \
+     let the node join anew under a new node id; if not, restore the directory from a copy";
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, offset, what, first_lost, last_lost } = self;
+        write!(f, "{file} is damaged at offset {offset}: {what}. ")?;
+        match last_lost {
+            Some(last) => write!(f, "At least the records {first_lost} to {last} are lost, which had been confirmed")?,
+            None => write!(f, "The records from {first_lost} on cannot be trusted")?,
+        }
+        write!(f, ". {WHAT_TO_DO}")
+    }
+}
+
+impl fmt::Display for RecoveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Disk(error) => write!(f, "the journal cannot be recovered: {error}"),
+            Self::Missing { directory } => {
+                write!(
+                    f,
+                    "{directory} holds no journal file, but this shard has confirmed records before. {WHAT_TO_DO}"
+                )
+            }
+            Self::WrongOwner { file, found, expected } => write!(
+                f,
+                "{file} is the {} journal of {}, but this is the {} journal of {}: point the node to its own data directory",
+                found.1, found.0, expected.1, expected.0
+            ),
+            Self::UnknownVersion { file, found } => write!(
+                f,
+                "{file} has journal format version {found}, this program knows version {FORMAT_VERSION}: start the version \
+                 that wrote it"
+            ),
+            Self::Damage(damage) => damage.fmt(f),
+        }
+    }
+}
+impl std::error::Error for RecoveryError {}
+
+impl From<DiskError> for RecoveryError {
+    fn from(error: DiskError) -> Self {
+        Self::Disk(error)
+    }
+}
+
+impl From<ConfigError> for RecoveryError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl From<Damage> for RecoveryError {
+    fn from(damage: Damage) -> Self {
+        Self::Damage(damage)
+    }
+}

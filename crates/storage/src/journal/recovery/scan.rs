@@ -1,0 +1,183 @@
+//! Looking at one file: the write at an offset, record by record, and the writes that may stand behind a bad place.
+//! Says what is there; what follows from it is decided in `walk`.
+
+use bytes::Bytes;
+
+use super::RecoveredRecord;
+use crate::disk::{Disk, DiskResult, Path};
+use crate::journal::format::{
+    BLOCK_BYTES, FLAG_END, FLAG_MARK, RECORD_HEADER_BYTES, RecordHeader, WRITE_HEADER_BYTES, WriteHeader, record_bytes,
+};
+use crate::journal::{RecordKind, Sequence};
+
+/// How much is read at once when looking for later writes.
+const SCAN_CHUNK_BYTES: usize = 256 * BLOCK_BYTES;
+
+/// A file, and which writes in it count.
+pub(super) struct FileView<'a> {
+    pub(super) disk: &'a dyn Disk,
+    pub(super) path: &'a Path,
+    pub(super) bytes: u64,
+    pub(super) salt: u32,
+    pub(super) file_sequence: u64,
+    /// The start that opened the file; `None` if its header cannot say.
+    pub(super) epoch: Option<u64>,
+}
+
+impl FileView<'_> {
+    /// The header at `offset`, if it is one of this file: not a leftover of the file's earlier life, not misplaced.
+    fn header_of(&self, bytes: &[u8], offset: u64) -> Option<WriteHeader> {
+        let header = WriteHeader::decode(bytes, self.salt)?;
+        let ours = header.file_sequence == self.file_sequence
+            && self.epoch.is_none_or(|epoch| header.epoch == epoch)
+            && u64::from(header.block) * BLOCK_BYTES as u64 == offset;
+        ours.then_some(header)
+    }
+
+    /// The bytes at `offset`, as many as are read at once; none at the end.
+    fn chunk(&self, offset: u64) -> DiskResult<Bytes> {
+        let left = self.bytes.saturating_sub(offset).min(SCAN_CHUNK_BYTES as u64);
+        self.disk.read(self.path, offset, left as usize)
+    }
+}
+
+/// What stands at the place of a write.
+pub(super) enum Found {
+    /// A write, all of it.
+    Write(WriteHeader, Vec<RecoveredRecord>, u32),
+    /// No whole write: a tear can look like this, and so can rot. With the header, if that much is there.
+    Broken(Option<WriteHeader>, String),
+    /// Checksums are right and the contents are not: no crash leaves that.
+    Contradiction(String),
+}
+
+/// Why records of a write do not count.
+#[derive(Debug)]
+pub(super) enum RecordsFault {
+    Broken(String),
+    Contradiction(String),
+}
+
+/// The write at `offset`, where `chain` is the chain's value.
+pub(super) fn write_at(view: &FileView<'_>, offset: u64, chain: u32) -> DiskResult<Found> {
+    let left = view.bytes.saturating_sub(offset);
+    if left < BLOCK_BYTES as u64 {
+        return Ok(Found::Broken(None, "the file ends".into()));
+    }
+    let mut bytes = view.disk.read(view.path, offset, BLOCK_BYTES)?;
+    let Some(header) = view.header_of(&bytes, offset) else {
+        let zero = bytes.iter().all(|byte| *byte == 0);
+        return Ok(Found::Broken(
+            None,
+            if zero { "nothing was written" } else { "there is no good write header" }.into(),
+        ));
+    };
+    if let Some(what) = contradiction(&header, left, chain) {
+        return Ok(Found::Contradiction(what));
+    }
+    if header.length as usize > bytes.len() {
+        bytes = view.disk.read(view.path, offset, header.length as usize)?;
+    }
+    Ok(match records(&header, &bytes) {
+        Ok((records, chain)) => Found::Write(header, records, chain),
+        Err(RecordsFault::Broken(why)) => Found::Broken(Some(header), why),
+        Err(RecordsFault::Contradiction(what)) => Found::Contradiction(what),
+    })
+}
+
+fn contradiction(header: &WriteHeader, left: u64, chain: u32) -> Option<String> {
+    let WriteHeader { length, count, flags, first_sequence, .. } = header;
+    if (*length as usize) < WRITE_HEADER_BYTES || header.padded_bytes() > left {
+        return Some(format!("a write of {length} bytes where {left} are left"));
+    }
+    if flags & !(FLAG_MARK | FLAG_END) != 0 || (*count == 0) != (flags & FLAG_MARK != 0) {
+        return Some(format!("a write of {count} records with flags {flags:#x}"));
+    }
+    if header.chain != chain || *first_sequence == 0 || first_sequence.checked_add(u64::from(*count)).is_none() {
+        return Some(format!(
+            "a write that begins with record {first_sequence}, but does not follow the one before it"
+        ));
+    }
+    None
+}
+
+/// The records of a write and the chain's value after them. `bytes` begin with the write's header, which was verified.
+pub(super) fn records(header: &WriteHeader, bytes: &[u8]) -> Result<(Vec<RecoveredRecord>, u32), RecordsFault> {
+    let broken = |at: u64, what: &str| RecordsFault::Broken(format!("record {at} {what}"));
+    let Some(mut rest) = bytes.get(WRITE_HEADER_BYTES..header.length as usize) else {
+        return Err(broken(header.first_sequence, "is cut short"));
+    };
+    let mut chain = header.chain;
+    let mut found = Vec::new();
+    for sequence in header.first_sequence..header.next_sequence() {
+        let (record, after) =
+            RecordHeader::decode(rest, chain).ok_or_else(|| broken(sequence, "has no good header"))?;
+        chain = after;
+        let end = record_bytes(record.body_bytes as usize);
+        let kind = RecordKind::from_code(record.kind);
+        let (Some(kind), true, true) = (kind, record.sequence == sequence, end <= rest.len()) else {
+            let what =
+                format!("record {sequence} says: record {} of kind {}, {end} bytes", record.sequence, record.kind);
+            return Err(RecordsFault::Contradiction(what));
+        };
+        let body = &rest[RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + record.body_bytes as usize];
+        if crc32c::crc32c(body) != record.body_crc {
+            return Err(broken(sequence, "does not match its body's CRC"));
+        }
+        found.push(RecoveredRecord {
+            sequence: Sequence(sequence),
+            group: record.group,
+            replica: record.replica,
+            kind,
+            counter: record.counter,
+            // A copy: a small body must not pin the whole write.
+            body: Bytes::copy_from_slice(body),
+        });
+        rest = &rest[end..];
+    }
+    if rest.is_empty() {
+        return Ok((found, chain));
+    }
+    Err(RecordsFault::Contradiction(format!("{} bytes follow the last of {} records", rest.len(), header.count)))
+}
+
+/// Shows every write header of this file from `offset` on, until `see` says no.
+pub(super) fn later_writes(
+    view: &FileView<'_>,
+    offset: u64,
+    see: &mut dyn FnMut(u64, WriteHeader) -> bool,
+) -> DiskResult<()> {
+    let mut at = offset;
+    while at < view.bytes {
+        let chunk = view.chunk(at)?;
+        for (index, block) in chunk.chunks(BLOCK_BYTES).enumerate() {
+            let place = at + (index * BLOCK_BYTES) as u64;
+            if let Some(header) = view.header_of(block, place)
+                && !see(place, header)
+            {
+                return Ok(());
+            }
+        }
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        at += chunk.len() as u64;
+    }
+    Ok(())
+}
+
+/// Where the last byte that is not zero ends, from `offset` on; `offset` if all are zero.
+pub(super) fn end_of_bytes(view: &FileView<'_>, offset: u64) -> DiskResult<u64> {
+    let (mut at, mut end) = (offset, offset);
+    while at < view.bytes {
+        let chunk = view.chunk(at)?;
+        if chunk.is_empty() {
+            break;
+        }
+        if let Some(last) = chunk.iter().rposition(|byte| *byte != 0) {
+            end = at + last as u64 + 1;
+        }
+        at += chunk.len() as u64;
+    }
+    Ok(end)
+}

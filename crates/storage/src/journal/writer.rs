@@ -1,0 +1,473 @@
+//! The writer: collects records, numbers them, plans one write at a time, prepares files ahead, and stops for good after
+//! a failure. Pure: it is told what time it is and how its plans went.
+//!
+//! What it confirms is what the finished write held, never what was appended since. A failed write or sync poisons it: the
+//! kernel may have dropped the bytes, so a later success would prove nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use bytes::Bytes;
+use lockgate_wire::{GroupId, MonoTime};
+
+use super::format::{self, BLOCK_BYTES, FLAG_END, FLAG_MARK, FileHeader, WRITE_HEADER_BYTES, WriteHeader};
+use super::layout::{Layout, Pending, lay_out};
+use super::{Draft, JournalConfig, JournalKind, JournalWrite, OpenFile, Position, Sequence};
+use crate::disk::{DiskError, DiskResult, FileOp, Path};
+
+/// How long after a full disk the next file is tried again.
+const PREPARE_RETRY_MS: u64 = 1000;
+
+/// Why a journal stopped. Kept until the process ends; a restart recovers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Poison {
+    /// The operation that failed.
+    pub stage: &'static str,
+    /// The operating system's number.
+    pub errno: i32,
+    /// The file.
+    pub path: Path,
+    /// The operating system's words.
+    pub message: String,
+}
+
+impl fmt::Display for Poison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { stage, errno, path, message } = self;
+        write!(
+            f,
+            "the journal stopped: {stage} of {path} failed: {message} (errno {errno}); restart the node to recover"
+        )
+    }
+}
+impl std::error::Error for Poison {}
+
+impl From<DiskError> for Poison {
+    fn from(error: DiskError) -> Self {
+        Self { stage: error.stage, errno: error.errno, path: error.path, message: error.message }
+    }
+}
+
+/// Why a record was not taken. Nothing has changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum AppendRefused {
+    /// It would never fit one write.
+    TooLarge {
+        /// Size of the body.
+        bytes: usize,
+        /// The largest body that fits.
+        limit: usize,
+    },
+    /// The journal failed earlier.
+    Poisoned(Poison),
+    /// An orderly stop has begun.
+    Ending,
+}
+
+impl fmt::Display for AppendRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { bytes, limit } => write!(
+                f,
+                "a record of {bytes} bytes does not fit one journal write, the limit is {limit}: raise journal.max_write_bytes"
+            ),
+            Self::Poisoned(poison) => poison.fmt(f),
+            Self::Ending => f.write_str("the journal is being closed"),
+        }
+    }
+}
+impl std::error::Error for AppendRefused {}
+
+/// What a journal has done since the start, for metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct JournalCounters {
+    /// Finished writes, marks included.
+    pub writes: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Their bytes with padding.
+    pub bytes: u64,
+    /// Syncs that succeeded: with each write, or on their own.
+    pub syncs: u64,
+    /// Files opened.
+    pub files: u64,
+}
+
+/// The file that is being written.
+#[derive(Debug)]
+struct CurrentFile {
+    sequence: u64,
+    path: Path,
+    /// Where the next write starts.
+    offset: u64,
+    /// The chain's value so far.
+    chain: u32,
+}
+
+#[derive(Debug)]
+struct InFlight {
+    path: Path,
+    last: u64,
+    records: u64,
+    bytes: u64,
+    opened: bool,
+    sync: bool,
+    end: bool,
+}
+
+/// A file with written records that no sync has covered yet (buffered journals).
+#[derive(Debug)]
+struct Dirty {
+    path: Path,
+    last: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ending {
+    No,
+    Requested,
+    Done,
+}
+
+/// A journal's writing side. Lives on its shard, for as long as the process.
+#[derive(Debug)]
+pub struct JournalWriter {
+    config: JournalConfig,
+    salt: u32,
+    epoch: u64,
+    oldest_file: u64,
+    counters_by_group: BTreeMap<GroupId, u64>,
+    /// The next record's sequence.
+    next: u64,
+    /// Everything up to here is in finished writes.
+    written: u64,
+    /// Everything up to here is durable.
+    synced: u64,
+    pending: VecDeque<Pending>,
+    pending_bytes: usize,
+    file: Option<CurrentFile>,
+    next_file: u64,
+    free: Option<Path>,
+    next_free: u64,
+    preparing: Option<Path>,
+    /// The disk was full; try again then.
+    retry_prepare_at: Option<MonoTime>,
+    in_flight: Option<InFlight>,
+    dirty: VecDeque<Dirty>,
+    /// The file and the last record that a running sync will have made durable.
+    syncing: Option<u64>,
+    mark_at: Option<MonoTime>,
+    ending: Ending,
+    poison: Option<Poison>,
+    counters: JournalCounters,
+    /// The latest time it was told.
+    clock: MonoTime,
+}
+
+impl JournalWriter {
+    /// A writer that goes on where recovery ended.
+    ///
+    /// # Panics
+    /// If the configuration is not valid; recovery has checked it before.
+    pub fn new(config: JournalConfig, position: Position) -> Self {
+        config.validate().expect("recovery validates the same configuration");
+        let recovered = position.next_sequence - 1;
+        Self {
+            salt: format::salt(&config.identity, config.kind),
+            config,
+            epoch: position.epoch,
+            oldest_file: position.oldest_file,
+            counters_by_group: position.counters,
+            next: position.next_sequence,
+            written: recovered,
+            synced: recovered,
+            pending: VecDeque::new(),
+            pending_bytes: 0,
+            file: None,
+            next_file: position.next_file,
+            free: position.free,
+            next_free: position.next_free,
+            preparing: None,
+            retry_prepare_at: None,
+            in_flight: None,
+            dirty: VecDeque::new(),
+            syncing: None,
+            mark_at: None,
+            ending: Ending::No,
+            poison: None,
+            counters: JournalCounters::default(),
+            clock: MonoTime::default(),
+        }
+    }
+
+    /// Takes a record for the next write and numbers it. What collects here is bounded by those who append: they watch
+    /// [`Self::pending_bytes`].
+    pub fn append(&mut self, draft: Draft) -> Result<Sequence, AppendRefused> {
+        if let Some(poison) = &self.poison {
+            return Err(AppendRefused::Poisoned(poison.clone()));
+        }
+        if self.ending != Ending::No {
+            return Err(AppendRefused::Ending);
+        }
+        let bytes = draft.body.iter().map(Bytes::len).fold(0, usize::saturating_add);
+        let limit = self.config.max_body_bytes();
+        let body_bytes = match u32::try_from(bytes) {
+            Ok(fits) if bytes <= limit => fits,
+            _ => return Err(AppendRefused::TooLarge { bytes, limit }),
+        };
+        let counter = self.counters_by_group.entry(draft.group).or_default();
+        *counter += 1;
+        let sequence = self.next;
+        self.next += 1;
+        let pending = Pending::new(draft, body_bytes, sequence, *counter);
+        self.pending_bytes += pending.bytes();
+        self.pending.push_back(pending);
+        Ok(Sequence(sequence))
+    }
+
+    /// Bytes of the records that no write has taken yet, headers included.
+    pub fn pending_bytes(&self) -> usize {
+        self.pending_bytes
+    }
+
+    /// The next write, if something is due, none is under way, and there is a file for it.
+    pub fn start_write(&mut self, now: MonoTime) -> Option<JournalWrite> {
+        self.clock = self.clock.max(now);
+        if self.in_flight.is_some() || self.poison.is_some() || self.ending == Ending::Done {
+            return None;
+        }
+        let (count, length) = self.due_records();
+        let end = self.ending == Ending::Requested && count == self.pending.len() && self.synced == self.written;
+        let mark = count == 0 && self.mark_at.is_some_and(|at| at <= self.clock);
+        if count == 0 && !end && !mark {
+            return None;
+        }
+        let open = if self.fits(length) { None } else { Some(self.open_file()?) };
+        Some(self.plan(count, end, open))
+    }
+
+    /// How many records the next write takes, and its bytes with header and padding.
+    fn due_records(&self) -> (usize, usize) {
+        let mut length = WRITE_HEADER_BYTES;
+        let mut count = 0;
+        for record in &self.pending {
+            if length + record.bytes() > self.config.max_write_bytes as usize {
+                break;
+            }
+            length += record.bytes();
+            count += 1;
+        }
+        (count, length.next_multiple_of(BLOCK_BYTES))
+    }
+
+    fn fits(&self, bytes: usize) -> bool {
+        self.file.as_ref().is_some_and(|file| file.offset + bytes as u64 <= self.config.file_bytes)
+    }
+
+    /// Turns the prepared file into the current one, if there is one.
+    fn open_file(&mut self) -> Option<OpenFile> {
+        let free = self.free.take()?;
+        let header = FileHeader {
+            kind: self.config.kind,
+            identity: self.config.identity,
+            file_sequence: self.next_file,
+            first_sequence: self.written + 1,
+            epoch: self.epoch,
+            file_bytes: self.config.file_bytes,
+            synced: self.synced,
+            oldest_file: self.oldest_file,
+        };
+        let header_bytes = header.encode();
+        let (_, chain) = FileHeader::decode(&header_bytes).expect("what was encoded is decoded");
+        self.file = Some(CurrentFile {
+            sequence: self.next_file,
+            path: self.config.path(&format::file_name(header.file_sequence, header.first_sequence)),
+            offset: BLOCK_BYTES as u64,
+            chain,
+        });
+        self.next_file += 1;
+        Some(OpenFile { free, header: header_bytes.into() })
+    }
+
+    fn plan(&mut self, count: usize, end: bool, open: Option<OpenFile>) -> JournalWrite {
+        let file = self.file.as_mut().expect("a write is planned once its file is there");
+        let records: Vec<Pending> = self.pending.drain(..count).collect();
+        self.pending_bytes -= records.iter().map(Pending::bytes).sum::<usize>();
+        let header = WriteHeader {
+            file_sequence: file.sequence,
+            epoch: self.epoch,
+            first_sequence: self.written + 1,
+            synced: self.synced,
+            oldest_file: self.oldest_file,
+            length: 0,
+            count: 0,
+            chain: file.chain,
+            flags: if count == 0 { FLAG_MARK } else { 0 } | if end { FLAG_END } else { 0 },
+            block: (file.offset / BLOCK_BYTES as u64) as u32,
+        };
+        let Layout { pieces, bytes, chain } = lay_out(header, self.salt, records);
+        let offset = file.offset;
+        file.offset += bytes as u64;
+        file.chain = chain;
+        let last = self.written + count as u64;
+        let sync = self.config.kind == JournalKind::Synced || end;
+        self.mark_at = None;
+        self.in_flight = Some(InFlight {
+            path: file.path.clone(),
+            last,
+            records: count as u64,
+            bytes: bytes as u64,
+            opened: open.is_some(),
+            sync,
+            end,
+        });
+        let path = file.path.clone();
+        JournalWrite { kind: self.config.kind, path, open, offset, pieces, bytes, sync, last: Sequence(last) }
+    }
+
+    /// The write that was started is done. Gives the last record that is now durable (synced journal) or with the
+    /// operating system (buffered journal); an error stops the journal for good.
+    ///
+    /// # Panics
+    /// If no write is under way.
+    pub fn finished(&mut self, result: DiskResult<()>, now: MonoTime) -> Result<Sequence, Poison> {
+        self.clock = self.clock.max(now);
+        let write = self.in_flight.take().expect("a write that was started is finished once");
+        self.check(result)?;
+        self.counters.writes += 1;
+        self.counters.records += write.records;
+        self.counters.bytes += write.bytes;
+        self.counters.files += u64::from(write.opened);
+        self.written = write.last;
+        if write.sync {
+            self.counters.syncs += 1;
+            self.synced = write.last;
+        } else if write.records > 0 {
+            self.note_dirty(write.path, write.last);
+        }
+        if write.end {
+            self.ending = Ending::Done;
+        } else if write.sync && write.records > 0 {
+            self.mark_at = Some(self.clock.plus_ms(self.config.mark_after_ms));
+        }
+        Ok(Sequence(write.last))
+    }
+
+    fn note_dirty(&mut self, path: Path, last: u64) {
+        match self.dirty.back_mut() {
+            Some(newest) if newest.path == path => newest.last = last,
+            _ => self.dirty.push_back(Dirty { path, last }),
+        }
+    }
+
+    /// The next file to be made ahead of need: at most one is being made, and one is ready.
+    pub fn prepare(&mut self) -> Option<FileOp> {
+        let busy =
+            self.free.is_some() || self.preparing.is_some() || self.retry_prepare_at.is_some_and(|at| at > self.clock);
+        if busy || self.poison.is_some() || self.ending == Ending::Done {
+            return None;
+        }
+        let path = self.config.path(&format::free_name(self.next_free));
+        self.next_free += 1;
+        self.preparing = Some(path.clone());
+        Some(FileOp::Zero { path, bytes: self.config.file_bytes })
+    }
+
+    /// The file that was to be made is made, or is not. A full disk is not the end: it is tried again after a pause.
+    ///
+    /// # Panics
+    /// If no file was to be made.
+    pub fn prepared(&mut self, result: DiskResult<()>) {
+        let path = self.preparing.take().expect("a file that was to be prepared is reported once");
+        match result {
+            Ok(()) => {
+                self.free = Some(path);
+                self.retry_prepare_at = None;
+            }
+            Err(error) if error.is_full() => self.retry_prepare_at = Some(self.clock.plus_ms(PREPARE_RETRY_MS)),
+            Err(error) => self.poison = self.poison.take().or(Some(error.into())),
+        }
+    }
+
+    /// The disk has no room for the next file. What is left of the current one still takes writes, meant for what makes
+    /// room.
+    pub fn is_full(&self) -> bool {
+        self.retry_prepare_at.is_some()
+    }
+
+    /// Why the journal stopped, if it did.
+    pub fn poison(&self) -> Option<&Poison> {
+        self.poison.as_ref()
+    }
+
+    /// When [`Self::start_write`] or [`Self::prepare`] should be asked again although nothing was appended or finished.
+    pub fn next_deadline(&self) -> Option<MonoTime> {
+        if self.poison.is_some() || self.ending == Ending::Done {
+            return None;
+        }
+        let can_mark = self.in_flight.is_none() && (self.free.is_some() || self.fits(BLOCK_BYTES));
+        let mark = self.mark_at.filter(|_| can_mark);
+        let retry = self.retry_prepare_at.filter(|_| self.preparing.is_none());
+        mark.into_iter().chain(retry).min()
+    }
+
+    /// An orderly stop: nothing more is appended, and the write that empties the journal says so. A buffered journal
+    /// says so only after what was written before is synced.
+    pub fn end(&mut self) {
+        if self.ending == Ending::No {
+            self.ending = Ending::Requested;
+        }
+    }
+
+    /// The end mark is durable: the journal has nothing more to do.
+    pub fn is_ended(&self) -> bool {
+        self.ending == Ending::Done
+    }
+
+    /// A sync of the oldest file with records that none has covered; one at a time, buffered journals only.
+    pub fn start_sync(&mut self, now: MonoTime) -> Option<FileOp> {
+        self.clock = self.clock.max(now);
+        if self.syncing.is_some() || self.poison.is_some() {
+            return None;
+        }
+        let oldest = self.dirty.front()?;
+        self.syncing = Some(oldest.last);
+        Some(FileOp::Sync { path: oldest.path.clone() })
+    }
+
+    /// The sync that was started is done. Gives the last record that is now durable; what was written since the sync
+    /// started is not.
+    ///
+    /// # Panics
+    /// If no sync is under way.
+    pub fn synced(&mut self, result: DiskResult<()>, now: MonoTime) -> Result<Sequence, Poison> {
+        self.clock = self.clock.max(now);
+        let covered = self.syncing.take().expect("a sync that was started is reported once");
+        self.check(result)?;
+        self.counters.syncs += 1;
+        self.synced = self.synced.max(covered);
+        if self.dirty.front().is_some_and(|oldest| oldest.last <= covered) {
+            self.dirty.pop_front();
+        }
+        self.mark_at = Some(self.clock.plus_ms(self.config.mark_after_ms));
+        Ok(Sequence(self.synced))
+    }
+
+    /// Everything up to here is durable.
+    pub fn synced_sequence(&self) -> Sequence {
+        Sequence(self.synced)
+    }
+
+    /// What was done since the start.
+    pub fn counters(&self) -> JournalCounters {
+        self.counters
+    }
+
+    /// The first failure stays; from then on nothing succeeds.
+    fn check(&mut self, result: DiskResult<()>) -> Result<(), Poison> {
+        if let (Err(error), None) = (result, &self.poison) {
+            self.poison = Some(error.into());
+        }
+        self.poison.clone().map_or(Ok(()), Err)
+    }
+}
