@@ -7,7 +7,7 @@ use lockgate_wire::batch::BatchHeader;
 use super::frame::{Frame, HEADER_BYTES, encode_header, frame_bytes};
 use super::read::Position;
 use super::summary::Segment;
-use super::{Segments, StoredBatch, Written, log_path};
+use super::{Segments, StoredBatch, log_path};
 use crate::disk::FileOp;
 
 impl Segments {
@@ -39,8 +39,7 @@ impl Segments {
         if let Some(last) = self.segments.back()
             && !batches.is_empty()
         {
-            let at = Position { segment: last.base, byte: last.bytes };
-            self.unwritten.push_back(Written { offset: last.end, at });
+            self.unwritten.push_back(Position { segment: last.base, byte: last.bytes, offset: last.end });
         }
         ops
     }

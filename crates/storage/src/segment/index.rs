@@ -22,9 +22,14 @@ const MAGIC: [u8; 4] = *b"LGX\x01";
 const HEADER_BYTES: usize = 68;
 const MARK_BYTES: usize = 24;
 
-/// The most that a seal of a log of this size can take; a larger file is none and is not read.
-pub(super) fn max_bytes(log_bytes: u64) -> u64 {
-    HEADER_BYTES as u64 + log_bytes / MIN_FRAME_BYTES as u64 * MARK_BYTES as u64
+/// The most that a seal takes; a larger file is none and is not read.
+pub(super) const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Whether the index of a segment of twice this size, with a mark at most every `interval_bytes`, is within
+/// [`MAX_BYTES`].
+pub(super) fn is_bounded(segment_bytes: u64, interval_bytes: u32) -> bool {
+    let marks = segment_bytes.saturating_mul(2) / u64::from(interval_bytes).max(MIN_FRAME_BYTES as u64);
+    marks <= (MAX_BYTES - HEADER_BYTES as u64) / MARK_BYTES as u64
 }
 
 /// The seal of a segment.

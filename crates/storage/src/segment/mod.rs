@@ -140,22 +140,15 @@ pub struct Segments {
     segments: VecDeque<Segment>,
     /// Ends of the appends that were planned and are not yet confirmed, oldest first. As many as the caller has in
     /// flight.
-    unwritten: VecDeque<Written>,
+    unwritten: VecDeque<Position>,
     /// Everything before is in the files and may be read.
-    written: Written,
+    written: Position,
     /// Everything before is in sealed segments, or durably removed.
     synced: LogPoint,
     /// The one seal or removal in flight.
     in_flight: Option<Maintenance>,
     /// A sync of a log failed: what it held may never reach the device, so nothing is sealed until the next open.
     seal_failed: bool,
-}
-
-/// How far the log is written: the next offset and where its frame will stand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Written {
-    offset: Offset,
-    at: Position,
 }
 
 /// A plan that excludes others of its kind until it is confirmed.

@@ -10,7 +10,7 @@ use lockgate_wire::Offset;
 use super::frame::{self, Fault, VERSION};
 use super::read::Position;
 use super::summary::Segment;
-use super::{LogPoint, SegmentConfig, SegmentError, Segments, Written, index, index_path, log_path, start};
+use super::{LogPoint, SegmentConfig, SegmentError, Segments, index, index_path, log_path, start};
 use crate::disk::{Disk, FileOp, Path};
 
 /// A log is scanned in reads of this size, or of one frame's where that is larger.
@@ -71,24 +71,33 @@ impl Segments {
     /// Sealed segments are trusted without a scan. The others are scanned; at the first bad frame or missing segment the
     /// log ends, and the rest is removed: it is in the journal still, and the caller puts it back (and checks that it can:
     /// from [`Segments::end`], skipping what is below its offset, since a cut may fall between the batches of one entry).
+    ///
+    /// # Panics
+    /// If the index of a full segment would take more than 64 MiB: settings are validated before.
     pub fn open(disk: &dyn Disk, config: SegmentConfig) -> Result<(Self, OpenReport), SegmentError> {
+        assert!(
+            index::is_bounded(config.segment_bytes, config.index_interval_bytes),
+            "an index entry every {} bytes is too dense for segments of {} bytes",
+            config.index_interval_bytes,
+            config.segment_bytes
+        );
         let files = Files::list(disk, &config.directory)?;
         let start = open_start(disk, &config.directory, &files)?;
         let mut report = OpenReport::default();
         let found = find(disk, &config, &files, start, &mut report)?;
         tidy(disk, &config.directory, &files, &found, &mut report)?;
 
-        let end = found.back().map_or(start, Segment::end);
-        let at = found.back().map_or(Position { segment: start.offset, byte: 0 }, |last| Position {
+        let written = found.back().map_or(Position::first(start.offset), |last| Position {
             segment: last.base,
             byte: last.bytes,
+            offset: last.end,
         });
         let mut segments = Self {
             config,
             start,
             segments: found,
             unwritten: VecDeque::new(),
-            written: Written { offset: end.offset, at },
+            written,
             synced: start,
             in_flight: None,
             seal_failed: false,
@@ -207,8 +216,11 @@ fn find_sealed(
     for (&base, &index_bytes) in files.indexes.range(start.offset..) {
         let log_bytes = files.logs.get(&base).copied();
         let path = index_path(&config.directory, base);
-        let plausible = index_bytes <= index::max_bytes(log_bytes.unwrap_or(config.segment_bytes));
-        let bytes = if plausible { disk.read(&path, 0, index_bytes as usize)? } else { Default::default() };
+        let bytes = if index_bytes <= index::MAX_BYTES {
+            disk.read(&path, 0, index_bytes as usize)?
+        } else {
+            Default::default()
+        };
         match index::decode(&bytes, base) {
             Some(segment) if Some(segment.bytes) == log_bytes => drop(sealed.insert(base, segment)),
             Some(segment) => {

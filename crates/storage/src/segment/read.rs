@@ -2,6 +2,8 @@
 //!
 //! An index is needed once, to begin; a reader then goes on from [`Parsed::next`].
 
+use std::cmp::Ordering;
+
 use bytes::Bytes;
 use lockgate_wire::Offset;
 
@@ -17,6 +19,15 @@ pub struct Position {
     pub segment: Offset,
     /// The byte within the segment's log.
     pub byte: u64,
+    /// The frame's base offset.
+    pub offset: Offset,
+}
+
+impl Position {
+    /// The first frame of a segment.
+    pub(super) fn first(base: Offset) -> Self {
+        Self { segment: base, byte: 0, offset: base }
+    }
 }
 
 /// What was found in the bytes of a read.
@@ -38,15 +49,14 @@ impl Segments {
             return None;
         }
         let after = self.segments.partition_point(|segment| segment.base <= offset);
-        let segment = &self.segments[after.checked_sub(1)?];
-        Some(Position { segment: segment.base, byte: segment.locate(offset) })
+        Some(self.segments[after.checked_sub(1)?].locate(offset))
     }
 
     /// A position before which every record is older than `timestamp`, so that reading on from there finds the first
     /// batch whose greatest timestamp is not. `None` when there is no such batch. It may still be on its way to the file.
     pub fn locate_time(&self, timestamp: i64) -> Option<Position> {
         let segment = self.segments.iter().find(|segment| segment.max_timestamp >= timestamp)?;
-        Some(Position { segment: segment.base, byte: segment.locate_time(timestamp) })
+        Some(segment.locate_time(timestamp))
     }
 
     /// Plans to read up to `max_bytes` of what is written. `None` when there is nothing: at the end, or because retention
@@ -70,30 +80,22 @@ impl Segments {
             return Err(self.damage(at, bytes.len(), "the file is shorter than what was written to it"));
         }
         let mut batches: Vec<StoredBatch> = Vec::new();
-        let mut consumed = 0;
-        let mut need = None;
-        loop {
-            let expected = match batches.last() {
-                Some(last) => Some(last.end_offset()),
-                None => (at.byte == 0).then_some(at.segment),
-            };
-            let fault = match frame::decode(&bytes.slice(consumed..)) {
-                Ok(frame) if expected.is_none_or(|offset| offset == frame.batch.base_offset) => {
-                    consumed += frame.bytes;
+        let mut next = at;
+        let mut rest = bytes;
+        let fault = loop {
+            match frame::decode(&rest) {
+                Ok(frame) if frame.batch.base_offset == next.offset => {
+                    drop(rest.split_to(frame.bytes));
+                    next.byte += frame.bytes as u64;
+                    next.offset = frame.batch.end_offset();
                     batches.push(frame.batch);
-                    continue;
                 }
-                Ok(_) => Fault::Bad("a whole frame of another place"),
-                Err(fault) => fault,
-            };
-            if !batches.is_empty() {
-                break;
+                Ok(_) => break Fault::Bad("a whole frame of another place"),
+                Err(fault) => break fault,
             }
-            need = Some(self.needed(at, segment, fault)?);
-            break;
-        }
-        let next = self.settle(Position { segment: at.segment, byte: at.byte + consumed as u64 });
-        Ok(Parsed { batches, next, need })
+        };
+        let need = if batches.is_empty() { Some(self.needed(at, segment, fault)?) } else { None };
+        Ok(Parsed { batches, next: self.settle(next), need })
     }
 
     /// The bytes that the frame at `at` takes, if there is one.
@@ -131,18 +133,17 @@ impl Segments {
             return position;
         };
         match self.segments.get(at + 1) {
-            Some(next) if position.byte == self.segments[at].bytes => Position { segment: next.base, byte: 0 },
+            Some(next) if position.byte == self.segments[at].bytes => Position::first(next.base),
             _ => position,
         }
     }
 
     /// The bytes of a segment that are in its file.
     pub(super) fn written_bytes(&self, segment: &Segment) -> u64 {
-        let written = self.written.at;
-        match segment.base.cmp(&written.segment) {
-            std::cmp::Ordering::Less => segment.bytes,
-            std::cmp::Ordering::Equal => written.byte,
-            std::cmp::Ordering::Greater => 0,
+        match segment.base.cmp(&self.written.segment) {
+            Ordering::Less => segment.bytes,
+            Ordering::Equal => self.written.byte,
+            Ordering::Greater => 0,
         }
     }
 }

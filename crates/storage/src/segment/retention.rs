@@ -8,7 +8,7 @@ use lockgate_wire::{Offset, WallMs};
 
 use super::read::Position;
 use super::summary::Segment;
-use super::{LogPoint, Maintenance, Segments, Written, index_path, log_path, start};
+use super::{LogPoint, Maintenance, Segments, index_path, log_path, start};
 use crate::disk::{FileOp, Path};
 
 /// How long records are kept. `None` is without bound.
@@ -78,7 +78,7 @@ impl Segments {
     fn begin_at(&mut self, start: LogPoint, removed: &[Segment]) -> Vec<FileOp> {
         self.start = start;
         if self.segments.is_empty() {
-            self.written = Written { offset: start.offset, at: Position { segment: start.offset, byte: 0 } };
+            self.written = Position::first(start.offset);
         }
         self.in_flight = Some(Maintenance::Expire);
         let directory = &self.config.directory;

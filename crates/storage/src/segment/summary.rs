@@ -2,8 +2,8 @@
 
 use lockgate_wire::{LogIndex, Offset, Term, WallMs};
 
-use super::LogPoint;
 use super::frame::Frame;
+use super::{LogPoint, Position};
 
 /// An entry of the sparse index: what is known where a frame begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,17 +77,19 @@ impl Segment {
     }
 
     /// The largest known frame start at or below `offset`, which is not below `base`.
-    pub(super) fn locate(&self, offset: Offset) -> u64 {
-        self.byte_before(self.marks.partition_point(|mark| mark.offset <= offset))
+    pub(super) fn locate(&self, offset: Offset) -> Position {
+        self.last_of(self.marks.partition_point(|mark| mark.offset <= offset))
     }
 
     /// The largest known frame start before which every record is older than `timestamp`.
-    pub(super) fn locate_time(&self, timestamp: i64) -> u64 {
-        self.byte_before(self.marks.partition_point(|mark| mark.max_timestamp_before < timestamp))
+    pub(super) fn locate_time(&self, timestamp: i64) -> Position {
+        self.last_of(self.marks.partition_point(|mark| mark.max_timestamp_before < timestamp))
     }
 
     /// Where the last of the first `marks` marks stands.
-    fn byte_before(&self, marks: usize) -> u64 {
-        marks.checked_sub(1).map_or(0, |last| self.marks[last].byte)
+    fn last_of(&self, marks: usize) -> Position {
+        let Some(last) = marks.checked_sub(1) else { return Position::first(self.base) };
+        let Mark { offset, byte, .. } = self.marks[last];
+        Position { segment: self.base, byte, offset }
     }
 }
