@@ -68,15 +68,12 @@ impl Entry {
     }
 
     pub(crate) fn into_library(self) -> eraftpb::Entry {
-        let mut entry = eraftpb::Entry::default();
-        entry.index = self.index.0;
-        entry.term = self.term.0;
-        entry.context = self.context;
-        entry.data = self.data;
-        if self.kind == EntryKind::Configuration {
-            entry.set_entry_type(EntryType::EntryConfChangeV2);
-        }
-        entry
+        let Self { index, term, kind, context, data } = self;
+        let entry_type = match kind {
+            EntryKind::Normal | EntryKind::Empty => EntryType::EntryNormal,
+            EntryKind::Configuration => EntryType::EntryConfChangeV2,
+        };
+        eraftpb::Entry { entry_type, index: index.0, term: term.0, context, data, ..Default::default() }
     }
 }
 

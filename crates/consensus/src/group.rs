@@ -124,11 +124,8 @@ impl Group {
     /// Stands for election, which a sole voter wins at once. The library insists that all entries are persisted then, so
     /// this is only for a group that has just been made of what the journals hold.
     pub(crate) fn campaign(&mut self, seed: u64) {
-        assert!(
-            self.in_flight.is_empty() && !self.node.has_ready(),
-            "group {} campaigns with writes under way",
-            self.id
-        );
+        let settled = self.in_flight.is_empty() && self.node.raft.raft_log.unstable_entries().is_empty();
+        assert!(settled, "group {} campaigns with entries under way", self.id);
         self.node.campaign().expect("the library refuses no campaign");
         let raft = &mut self.node.raft;
         raft.set_randomized_election_timeout(timeout_ticks(seed, self.id, self.replica, Term(raft.term)));
@@ -171,9 +168,7 @@ impl Group {
         if waiting_bytes > 0 && waiting_bytes + bytes > UNCOMMITTED_BYTES_MAX {
             return Err(ProposeError::TooManyUncommitted { waiting_bytes, bytes, limit_bytes: UNCOMMITTED_BYTES_MAX });
         }
-        let mut entry = eraftpb::Entry::default();
-        entry.context = context;
-        entry.data = data;
+        let entry = eraftpb::Entry { context, data, ..Default::default() };
         let mut message = Message::default();
         message.set_msg_type(MessageType::MsgPropose);
         message.from = self.replica.0;

@@ -118,11 +118,9 @@ pub(crate) fn check_order(group: GroupId, term: Term, entries: &[Entry]) -> Resu
 }
 
 fn initial(state: HardState, configuration: &Configuration) -> RaftState {
-    let mut hard_state = eraftpb::HardState::default();
-    hard_state.term = state.term.0;
-    hard_state.vote = state.vote.0;
-    hard_state.commit = state.commit.0;
-    RaftState::new(hard_state, configuration.to_library())
+    let HardState { term, vote, commit } = state;
+    let state = eraftpb::HardState { term: term.0, vote: vote.0, commit: commit.0, ..Default::default() };
+    RaftState::new(state, configuration.to_library())
 }
 
 impl Storage for Log {
