@@ -8,8 +8,6 @@
 //! Varints are zigzag coded; a length of -1 is null. The validation at the door and [`decode`] read with the same
 //! [`Reader`], so that both mean the same by "well formed".
 
-use std::ops::Range;
-
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::validate::{check_count, check_whole};
@@ -66,86 +64,82 @@ pub fn decode(bytes: Bytes, max_decompressed: usize) -> Result<DecodedBatch, Bat
     let mut records = Vec::with_capacity(header.count as usize);
     let mut reader = Reader::new(&bytes);
     for index in 0..header.count as u32 {
-        let layout = reader.record(index)?;
+        let parts = reader.record(index)?;
         let offset = Offset(header.base_offset as u64 + u64::from(index));
-        records.push((offset, layout.to_record(&header, &bytes)));
+        records.push((offset, parts.to_record(&header, &bytes)));
     }
     reader.finish()?;
     Ok(DecodedBatch { header, records })
 }
 
-/// Where a record's parts are within the records' bytes.
-pub(super) struct RecordLayout {
+/// A record's parts, as slices of the records' bytes.
+pub(super) struct RecordParts<'a> {
     pub(super) timestamp_delta: i64,
-    key: Option<Range<usize>>,
-    value: Option<Range<usize>>,
-    /// From the first header's name length to the record's end; walked once already.
-    headers: Range<usize>,
+    key: Option<&'a [u8]>,
+    value: Option<&'a [u8]>,
+    /// All headers, walked over once already.
+    headers: &'a [u8],
     header_count: usize,
 }
 
-impl RecordLayout {
+impl RecordParts<'_> {
+    /// The record, sharing the bytes that the parts are slices of.
     fn to_record(&self, header: &BatchHeader, bytes: &Bytes) -> Record {
-        let cut = |range: &Option<Range<usize>>| range.clone().map(|range| bytes.slice(range));
-        let mut reader = Reader { bytes, at: self.headers.start, end: self.headers.end };
+        let share = |part: Option<&[u8]>| part.map(|part| bytes.slice_ref(part));
+        let mut reader = Reader::new(self.headers);
         let mut headers = Vec::with_capacity(self.header_count);
         while let Ok((name, value)) = reader.header() {
-            headers.push(RecordHeader { name: bytes.slice(name), value: cut(&value) });
+            headers.push(RecordHeader { name: bytes.slice_ref(name), value: share(value) });
         }
         let timestamp_ms = match header.is_append_time() {
             true => header.max_timestamp,
             false => header.base_timestamp.saturating_add(self.timestamp_delta),
         };
-        Record { key: cut(&self.key), value: cut(&self.value), headers, timestamp_ms }
+        Record { key: share(self.key), value: share(self.value), headers, timestamp_ms }
     }
 }
 
 /// What is wrong with a record, before it is known which one.
 type Fault = &'static str;
 
-/// Reads records from the front; never beyond `end`, never panics.
+const ENDS_EARLY: Fault = "it ends too early";
+
+/// Reads records from the front of bytes; never panics.
 pub(super) struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
-    /// At most `bytes.len()`; the record's end while one is read.
-    end: usize,
+    rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0, end: bytes.len() }
+        Self { rest: bytes }
     }
 
     /// The next record, which must be the batch's `index`th.
-    pub(super) fn record(&mut self, index: u32) -> Result<RecordLayout, BatchError> {
+    #[inline]
+    pub(super) fn record(&mut self, index: u32) -> Result<RecordParts<'a>, BatchError> {
         self.bounded_record(index).map_err(|fault| BatchError::Record { index, fault })
     }
 
     /// Nothing may be left.
     pub(super) fn finish(self) -> Result<(), BatchError> {
-        match self.end - self.at {
+        match self.rest.len() {
             0 => Ok(()),
             left => Err(BatchError::BytesAfterRecords(left)),
         }
     }
 
-    fn bounded_record(&mut self, index: u32) -> Result<RecordLayout, Fault> {
-        let length = self.varint()?;
-        let length = usize::try_from(length).map_err(|_| "its length is negative")?;
-        if length > self.end - self.at {
-            return Err("its length is beyond the batch's end");
-        }
-        let batch_end = std::mem::replace(&mut self.end, self.at + length);
-        let layout = self.record_body(index)?;
-        if self.at != self.end {
-            return Err("its length is beyond its last header");
-        }
-        self.end = batch_end;
-        Ok(layout)
+    #[inline]
+    fn bounded_record(&mut self, index: u32) -> Result<RecordParts<'a>, Fault> {
+        let length = usize::try_from(self.varint()?).map_err(|_| "its length is negative")?;
+        let body = self.take(length).ok_or("its length is beyond the batch's end")?;
+        let mut body = Reader::new(body);
+        let parts = body.record_body(index)?;
+        if body.rest.is_empty() { Ok(parts) } else { Err("its length is beyond its last header") }
     }
 
-    fn record_body(&mut self, index: u32) -> Result<RecordLayout, Fault> {
-        self.byte()?; // Attributes: no bit of them has a meaning.
+    #[inline]
+    fn record_body(&mut self, index: u32) -> Result<RecordParts<'a>, Fault> {
+        self.take(1).ok_or(ENDS_EARLY)?; // Attributes: no bit of them has a meaning.
         let timestamp_delta = self.varlong()?;
         if i64::from(self.varint()?) != i64::from(index) {
             return Err("its offset delta is not its place in the batch");
@@ -153,70 +147,79 @@ impl<'a> Reader<'a> {
         let key = self.nullable()?;
         let value = self.nullable()?;
         let header_count = usize::try_from(self.varint()?).map_err(|_| "its header count is negative")?;
-        if header_count > (self.end - self.at) / MIN_HEADER_BYTES {
+        if header_count > self.rest.len() / MIN_HEADER_BYTES {
             return Err("it has more headers than its bytes can hold");
         }
-        let start = self.at;
+        let headers = self.rest;
         for _ in 0..header_count {
             self.header()?;
         }
-        Ok(RecordLayout { timestamp_delta, key, value, headers: start..self.at, header_count })
+        let headers = &headers[..headers.len() - self.rest.len()];
+        Ok(RecordParts { timestamp_delta, key, value, headers, header_count })
     }
 
-    fn header(&mut self) -> Result<(Range<usize>, Option<Range<usize>>), Fault> {
+    fn header(&mut self) -> Result<(&'a [u8], Option<&'a [u8]>), Fault> {
         let name = self.nullable()?.ok_or("a header has no name")?;
         Ok((name, self.nullable()?))
     }
 
     /// A length and that many bytes; `None` for a length of -1.
-    fn nullable(&mut self) -> Result<Option<Range<usize>>, Fault> {
-        let length = self.varint()?;
-        if length == -1 {
-            return Ok(None);
+    #[inline]
+    fn nullable(&mut self) -> Result<Option<&'a [u8]>, Fault> {
+        match self.varint()? {
+            -1 => Ok(None),
+            length => {
+                let length = usize::try_from(length).map_err(|_| "a length is below -1")?;
+                self.take(length).map(Some).ok_or("a length is beyond the record's end")
+            }
         }
-        let length = usize::try_from(length).map_err(|_| "a length is below -1")?;
-        if length > self.end - self.at {
-            return Err("a length is beyond the record's end");
-        }
-        let start = self.at;
-        self.at += length;
-        Ok(Some(start..self.at))
     }
 
-    fn byte(&mut self) -> Result<u8, Fault> {
-        if self.at == self.end {
-            return Err("it ends too early");
-        }
-        let byte = self.bytes[self.at];
-        self.at += 1;
-        Ok(byte)
+    #[inline]
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(count)?;
+        self.rest = rest;
+        Some(taken)
     }
 
+    #[inline]
     fn varint(&mut self) -> Result<i32, Fault> {
-        let raw = u32::try_from(self.unsigned(5)?).map_err(|_| "a number is above 32 bits")?;
+        let raw = u32::try_from(self.unsigned::<5>()?).map_err(|_| "a number is above 32 bits")?;
         Ok((raw >> 1) as i32 ^ -((raw & 1) as i32))
     }
 
+    #[inline]
     fn varlong(&mut self) -> Result<i64, Fault> {
-        let raw = self.unsigned(10)?;
+        let raw = self.unsigned::<10>()?;
         Ok((raw >> 1) as i64 ^ -((raw & 1) as i64))
     }
 
-    /// Seven bits a byte, the lowest first; the top bit says that more follow.
+    /// A number of at most `MAX` bytes; most have one or two.
     #[inline]
-    fn unsigned(&mut self, max_bytes: u32) -> Result<u64, Fault> {
+    fn unsigned<const MAX: usize>(&mut self) -> Result<u64, Fault> {
+        let (value, rest) = match self.rest {
+            [low, rest @ ..] if *low < 0x80 => (u64::from(*low), rest),
+            [low, high, rest @ ..] if *high < 0x80 => (u64::from(low & 0x7f) | u64::from(*high) << 7, rest),
+            _ => return self.long_unsigned(MAX),
+        };
+        self.rest = rest;
+        Ok(value)
+    }
+
+    /// Seven bits a byte, the lowest first; the top bit says that more follow.
+    fn long_unsigned(&mut self, max_bytes: usize) -> Result<u64, Fault> {
         let mut value = 0u64;
-        for index in 0..max_bytes {
-            let byte = self.byte()?;
-            if index == 9 && byte > 1 {
-                break;
+        for (index, byte) in self.rest.iter().take(max_bytes).enumerate() {
+            if index == 9 && *byte > 1 {
+                return Err("a number is above 64 bits");
             }
             value |= u64::from(byte & 0x7f) << (7 * index);
-            if byte < 0x80 {
+            if *byte < 0x80 {
+                self.rest = &self.rest[index + 1..];
                 return Ok(value);
             }
         }
-        Err("a number has too many bytes")
+        Err(if self.rest.len() < max_bytes { ENDS_EARLY } else { "a number has too many bytes" })
     }
 }
 

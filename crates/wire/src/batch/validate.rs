@@ -83,9 +83,9 @@ fn check_producer(header: &BatchHeader) -> Result<(), BatchError> {
 fn walk(header: &BatchHeader, records: &[u8]) -> Result<(), BatchError> {
     let mut reader = Reader::new(records);
     for index in 0..header.count as u32 {
-        let layout = reader.record(index)?;
+        let parts = reader.record(index)?;
         // A lookup by time trusts the batch's greatest timestamp: a record above it would be missed.
-        match header.base_timestamp.checked_add(layout.timestamp_delta) {
+        match header.base_timestamp.checked_add(parts.timestamp_delta) {
             Some(time) if time <= header.max_timestamp && TIMESTAMP_MS_RANGE.contains(&time) => {}
             _ => {
                 return Err(BatchError::Record {

@@ -74,6 +74,8 @@ fn exactly_one_batch_is_taken() {
     for cut in 0..HEADER_BYTES {
         assert_eq!(refusal(&batch[..cut]), BatchError::Truncated { bytes: cut, needed: HEADER_BYTES });
     }
+    let and_a_byte = [&batch[..], &[0]].concat();
+    assert_eq!(refusal(&and_a_byte), BatchError::Trailing { bytes: size + 1, batch: size });
     let twice = [&batch[..], &batch[..]].concat();
     assert_eq!(refusal(&twice), BatchError::Trailing { bytes: 2 * size, batch: size });
 }
@@ -182,6 +184,15 @@ fn malformed_records_are_refused() {
         let BatchError::Record { index: 0, fault } = error else { panic!("{expected}: {error:?}") };
         assert!(fault.contains(expected), "{expected}: {fault}");
         assert_eq!(decode(batch, MAX_DECOMPRESSED_BYTES).unwrap_err(), error, "a reader finds the same");
+    }
+}
+
+#[test]
+fn offset_deltas_count_the_records() {
+    for (second, fault) in [(0, true), (2, false), (4, true)] {
+        let records = [12, 0, 0, 0, 1, 1, 0, 12, 0, 0, second, 1, 1, 0];
+        let taken = validate(&around(Codec::None, 2, &records), NO_LIMIT);
+        assert_eq!(matches!(taken, Err(BatchError::Record { index: 1, .. })), fault, "{taken:?}");
     }
 }
 
