@@ -53,7 +53,7 @@ pub(super) enum Found {
 
 /// Why records of a write do not count.
 #[derive(Debug)]
-pub(super) enum RecordsFault {
+pub(in crate::journal) enum RecordsFault {
     Broken(String),
     Contradiction(String),
 }
@@ -102,7 +102,7 @@ fn contradiction(header: &WriteHeader, left: u64, chain: u32) -> Option<String> 
 }
 
 /// The records of a write and the chain's value after them. `bytes` begin with the write's header, which was verified.
-pub(super) fn records(header: &WriteHeader, bytes: &[u8]) -> Result<(Vec<RecoveredRecord>, u32), RecordsFault> {
+pub(in crate::journal) fn records(header: &WriteHeader, bytes: &[u8]) -> Result<(Vec<RecoveredRecord>, u32), RecordsFault> {
     let broken = |at: u64, what: &str| RecordsFault::Broken(format!("record {at} {what}"));
     let Some(mut rest) = bytes.get(WRITE_HEADER_BYTES..header.length as usize) else {
         return Err(broken(header.first_sequence, "is cut short"));

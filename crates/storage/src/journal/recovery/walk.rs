@@ -124,7 +124,7 @@ impl<'a> Walk<'a> {
         let mut chain = file.chain;
         loop {
             let (header, why) = match scan::write_at(&view, offset, chain)? {
-                Found::Write(header, records, after) if !limit.is_some_and(|limit| header.next_sequence() > limit) => {
+                Found::Write(header, records, after) if limit.is_none_or(|limit| header.next_sequence() <= limit) => {
                     self.take(index, file, offset, &header, records)?;
                     chain = after;
                     offset += header.padded_bytes();

@@ -1,0 +1,238 @@
+//! Rot in what was confirmed: found, or harmless, never handed out.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::journal::format::file_name;
+use JournalKind::{Buffered, Synced};
+
+/// Three files, two lives, and a mark at the end.
+fn journal(kind: JournalKind) -> Rig {
+    let mut rig = Rig::new(kind);
+    for blocks in [1, 3, 2, 4, 1, 4] {
+        rig.write_blocks(blocks as u64 % 2, blocks);
+    }
+    if kind == Buffered {
+        rig.sync();
+    }
+    rig.mark();
+    let (mut rig, _) = rig.restart();
+    rig.append(1, 10);
+    rig.append(2, 5000);
+    rig.write();
+    rig.write_blocks(2, 2);
+    if kind == Buffered {
+        rig.sync();
+    }
+    rig.mark();
+    assert_eq!(rig.files().iter().filter(|path| path.ends_with(".journal")).count(), 3);
+    rig
+}
+
+/// Where the last mark is: the only write that nothing follows.
+fn last_mark(rig: &Rig) -> (String, usize) {
+    let last = rig.files().into_iter().rfind(|path| path.ends_with(".journal")).unwrap();
+    let end = rig.disk.file(&last).unwrap().iter().rposition(|byte| *byte != 0).unwrap();
+    (last, end / BLOCK_BYTES * BLOCK_BYTES)
+}
+
+fn never_silent(kind: JournalKind, rot: impl Fn(&str, &mut Vec<u8>, usize)) -> Result<(), TestCaseError> {
+    let rig = journal(kind);
+    let good = rig.recover().unwrap().records;
+    let (last, mark) = last_mark(&rig);
+    for path in rig.files().iter().filter(|path| path.ends_with(".journal")) {
+        let end = if *path == last { mark } else { FILE_BYTES as usize };
+        let before = rig.disk.file(path).unwrap();
+        rig.change(path, |bytes| rot(path, bytes, end));
+        match rig.recover() {
+            Ok(found) => prop_assert_eq!(found.records, good.clone()),
+            Err(RecoveryError::Damage(damage)) => prop_assert_eq!(&*damage.file, path),
+            Err(other) => prop_assert!(false, "{other}"),
+        }
+        rig.disk.set_file(path, before);
+    }
+    Ok(())
+}
+
+fn kind() -> impl Strategy<Value = JournalKind> {
+    prop_oneof![Just(Synced), Just(Buffered)]
+}
+
+proptest! {
+    #![proptest_config(cases(200))]
+
+    #[test]
+    fn a_flipped_byte_in_what_was_synced_is_damage_or_harmless(kind in kind(), place: prop::sample::Index, flip in 1u8..) {
+        never_silent(kind, |_, bytes, end| bytes[place.index(end)] ^= flip)?;
+    }
+
+    #[test]
+    fn a_lost_sector_in_what_was_synced_is_damage_or_harmless(kind in kind(), place: prop::sample::Index) {
+        never_silent(kind, |_, bytes, end| {
+            let sector = place.index(end / 512) * 512;
+            bytes[sector..sector + 512].fill(0);
+        })?;
+    }
+
+    #[test]
+    fn a_misplaced_block_in_what_was_synced_is_damage_or_harmless(kind in kind(), from: prop::sample::Index, to: prop::sample::Index) {
+        never_silent(kind, |_, bytes, end| {
+            let (from, to) = (from.index(end / BLOCK_BYTES) * BLOCK_BYTES, to.index(end / BLOCK_BYTES) * BLOCK_BYTES);
+            bytes.copy_within(from..from + BLOCK_BYTES, to);
+        })?;
+    }
+
+    #[test]
+    fn no_file_of_any_bytes_panics(bytes in prop::collection::vec(any::<u8>(), 0..9000), place: prop::sample::Index, name in 1u64..4) {
+        let rig = journal(Synced);
+        rig.disk.set_file(&format!("shards/1/synced/{}", file_name(name, 1)), bytes.clone());
+        let _ = rig.recover();
+        let rig = journal(Synced);
+        let path = rig.files()[0].clone();
+        rig.change(&path, |file| {
+            let at = place.index(file.len());
+            let end = (at + bytes.len()).min(file.len());
+            file[at..end].copy_from_slice(&bytes[..end - at]);
+        });
+        let _ = rig.recover();
+    }
+}
+
+#[test]
+fn a_bad_record_that_a_later_write_states_as_synced_is_damage() {
+    let mut rig = Rig::new(Synced);
+    rig.write_blocks(1, 1);
+    let bad = rig.write_blocks(1, 2);
+    rig.write_blocks(1, 1);
+    rig.flip(&bad.path, bad.offset + 3000);
+    let damage = rig.damage();
+    assert_eq!((damage.file, damage.offset), (bad.path, bad.offset));
+    assert_eq!((damage.first_lost, damage.last_lost), (Sequence(2), Some(Sequence(2))));
+}
+
+#[test]
+fn damage_says_where_what_how_much_and_what_to_do() {
+    let mut rig = Rig::new(Synced);
+    let bad = rig.write_blocks(1, 2);
+    rig.mark();
+    rig.flip(&bad.path, bad.offset + 3000);
+    let message = rig.recover().unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "shards/1/synced/0000000001-00000000000000000001.journal is damaged at offset 4096: record 1 does not match its \
+         body's CRC. At least the records 1 to 1 are lost, which had been confirmed. Keep the files as they are. If other \
+         replicas hold the data, move this data directory away and let the node join anew under a new node id; if not, \
+         restore the directory from a copy"
+    );
+}
+
+#[test]
+fn a_mark_makes_the_last_write_certain() {
+    let mut rig = Rig::new(Synced);
+    let write = rig.write_blocks(1, 1);
+    rig.flip(&write.path, write.offset);
+    assert!(rig.recover().is_ok(), "rot in the last write cannot be told from a tear");
+    let mut rig = Rig::new(Synced);
+    let write = rig.write_blocks(1, 1);
+    rig.mark();
+    rig.flip(&write.path, write.offset);
+    assert_eq!(rig.damage().last_lost, Some(Sequence(1)));
+}
+
+#[test]
+fn anything_bad_before_an_end_mark_is_damage() {
+    for kind in [Synced, Buffered] {
+        let mut rig = Rig::new(kind);
+        let write = rig.write_blocks(1, 1);
+        if kind == Buffered {
+            rig.sync();
+        }
+        rig.writer.end();
+        rig.write();
+        rig.flip(&write.path, write.offset);
+        assert_eq!(rig.damage().last_lost, Some(Sequence(1)), "{kind}");
+    }
+}
+
+#[test]
+fn a_bad_write_at_the_end_of_a_file_is_damage_once_the_next_file_is_there() {
+    let mut rig = Rig::new(Synced);
+    for blocks in [4, 4, 4] {
+        rig.write_blocks(1, blocks);
+    }
+    let bad = rig.write_blocks(1, 3);
+    rig.append(1, 10);
+    prepare(&rig.disk, &mut rig.writer);
+    let next = rig.writer.start_write(rig.now).unwrap();
+    next.execute(&rig.disk).unwrap();
+    rig.change(&next.path, |bytes| bytes[BLOCK_BYTES..].fill(0));
+    rig.flip(&bad.path, bad.offset + 100);
+    let damage = rig.damage();
+    assert_eq!((damage.file, damage.offset, damage.last_lost), (bad.path, bad.offset, Some(Sequence(4))));
+}
+
+#[test]
+fn a_missing_file_is_damage_wherever_it_was() {
+    for (index, missing) in ["0000000001-", "0000000002-"].into_iter().enumerate() {
+        let rig = journal(Synced);
+        let path = rig.files().into_iter().find(|path| path.contains(missing)).unwrap();
+        rig.disk.remove(&path).unwrap();
+        let damage = rig.damage();
+        let next = format!("{:010}", index + 2);
+        assert!(damage.file.contains(&next) || damage.file.contains("0000000003"), "{damage}");
+    }
+}
+
+#[test]
+fn a_short_file_is_damage() {
+    let rig = journal(Synced);
+    for path in rig.files().iter().filter(|path| path.ends_with(".journal")) {
+        let before = rig.disk.file(path).unwrap();
+        rig.change(path, |bytes| bytes.truncate(FILE_BYTES as usize - 1));
+        let damage = rig.damage();
+        assert_eq!((&*damage.file, damage.offset), (path.as_str(), FILE_BYTES - 1));
+        rig.disk.set_file(path, before);
+    }
+}
+
+#[test]
+fn a_bad_file_header_is_damage_if_anything_was_written_behind_it_or_after_it() {
+    let rig = journal(Synced);
+    for path in rig.files().iter().filter(|path| path.ends_with(".journal")) {
+        rig.flip(path, 40);
+        let damage = rig.damage();
+        assert_eq!((&*damage.file, damage.offset), (path.as_str(), 0));
+        rig.flip(path, 40);
+    }
+}
+
+#[test]
+fn a_file_under_another_name_is_damage() {
+    let mut rig = Rig::new(Synced);
+    let write = rig.write_blocks(1, 1);
+    let other = rig.config.path(&file_name(1, 2));
+    rig.disk.rename(&write.path, &other).unwrap();
+    assert_eq!(rig.damage().file, other);
+}
+
+#[test]
+fn a_group_whose_records_do_not_count_on_is_damage() {
+    let mut rig = Rig::new(Synced);
+    rig.write_blocks(1, 1);
+    let mut position = rig.recover().unwrap().recovered.position;
+    position.counters.insert(GroupId(1), 7);
+    rig.writer = JournalWriter::new(rig.config.clone(), position);
+    rig.write_blocks(1, 1);
+    assert!(rig.damage().what.contains("number 8 of group 1"));
+}
+
+#[test]
+fn a_buffered_tail_that_a_sync_had_confirmed_is_damage() {
+    let mut rig = Rig::new(Buffered);
+    let bad = rig.write_blocks(1, 1);
+    rig.write_blocks(1, 1);
+    rig.sync();
+    rig.write_blocks(1, 1);
+    rig.flip(&bad.path, bad.offset + 100);
+    assert_eq!((rig.damage().first_lost, rig.damage().last_lost), (Sequence(1), Some(Sequence(2))));
+}
