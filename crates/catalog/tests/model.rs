@@ -112,8 +112,8 @@ impl Model {
         let names: Vec<_> = view.topics_after("").map(|topic| &topic.name).collect();
         assert_eq!(names, self.topics.keys().collect::<Vec<_>>());
         for (name, model) in &self.topics {
-            let topic = view.topic_by_name(name).unwrap();
-            assert!(Arc::ptr_eq(topic, view.topic(TopicId(model.id)).unwrap()));
+            let topic = view.topic_by_name(name).expect("just listed");
+            assert!(Arc::ptr_eq(topic, view.topic(TopicId(model.id)).expect("the model has it")));
             assert_eq!((topic.kind, topic.version), (model.kind, model.version));
             assert_eq!(topic.config.own_settings(), model.settings);
             assert_eq!(topic.partitions.iter().map(|partition| partition.group.0).collect::<Vec<_>>(), model.groups);
@@ -134,7 +134,7 @@ impl Model {
 }
 
 fn full_name(name: &str) -> Result<String, ErrorKind> {
-    let (_, full) = NAMES.iter().find(|(short, _)| *short == name).unwrap();
+    let (_, full) = NAMES.iter().find(|(short, _)| *short == name).expect("names come from the list");
     full.map(str::to_string).ok_or(ErrorKind::InvalidName)
 }
 
@@ -146,7 +146,8 @@ fn altered(
 ) -> Result<BTreeMap<String, String>, ErrorKind> {
     let mut settings = settings.clone();
     for (key, value) in set {
-        let known = SETTINGS.iter().find(|(name, text, _)| name == key && text == value).unwrap();
+        let known = SETTINGS.iter().find(|(name, text, _)| name == key && text == value);
+        let known = known.expect("settings come from the list");
         let foreign = key == "dead_letter" && !name.starts_with("default/");
         if !known.2.contains(&kind) || foreign {
             return Err(ErrorKind::InvalidSetting);

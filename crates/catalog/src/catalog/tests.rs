@@ -292,19 +292,21 @@ fn a_refused_command_moves_the_applied_index_and_not_the_version() {
     assert_eq!((log.catalog.applied(), log.catalog.version()), (LogIndex(3), 2));
 }
 
+type Damage<'a> = &'a dyn Fn(&mut Catalog);
+
 #[test]
 fn a_snapshot_that_breaks_the_catalogs_rules_is_refused() {
     let mut log = Log::of_one_node();
     log.create("a", 2).unwrap();
     log.create("b", 1).unwrap();
     log.delete("a").unwrap();
-    let broken = |break_it: &dyn Fn(&mut Catalog)| {
+    let broken = |break_it: Damage| {
         let mut catalog = log.catalog.clone();
         break_it(&mut catalog);
         Catalog::restore(&catalog.snapshot())
     };
     assert!(broken(&|_| ()).is_ok());
-    let damages: [(&str, &dyn Fn(&mut Catalog)); 7] = [
+    let damages: [(&str, Damage); 7] = [
         ("a topic id that neither lives nor is deleted", &|catalog| catalog.ids.topics += 1),
         ("a group beyond the counter", &|catalog| catalog.ids.groups -= 1),
         ("a replica beyond the counter", &|catalog| catalog.ids.replicas = 1),
@@ -318,6 +320,21 @@ fn a_snapshot_that_breaks_the_catalogs_rules_is_refused() {
     }
     let other_format = Catalog::restore(b"\x08\x02");
     assert_eq!(other_format, Err(CatalogError::UnknownFormat { found: 2, supported: 1 }));
+}
+
+#[test]
+fn a_snapshot_with_a_topic_twice_is_refused() {
+    let (mut first, mut second) = (Log::of_one_node(), Log::of_one_node());
+    first.create("a", 1).unwrap();
+    second.create("b", 1).unwrap();
+    second.delete("b").unwrap();
+    second.create("a", 1).unwrap();
+    // Two messages in a row are read as one, with the topics of both: the same id twice, the same name twice.
+    for other in [&first, &second] {
+        let both = [first.catalog.snapshot(), other.catalog.snapshot()].concat();
+        let error = Catalog::restore(&both).unwrap_err();
+        assert_eq!(error, CatalogError::invalid("topic", "default/default/a is there twice"));
+    }
 }
 
 #[test]
