@@ -75,35 +75,47 @@ impl Segments {
     /// # Panics
     /// If the index of a full segment would take more than 64 MiB: settings are validated before.
     pub fn open(disk: &dyn Disk, config: SegmentConfig) -> Result<(Self, OpenReport), SegmentError> {
-        assert!(
-            index::is_bounded(config.segment_bytes, config.index_interval_bytes),
-            "an index entry every {} bytes is too dense for segments of {} bytes",
-            config.index_interval_bytes,
-            config.segment_bytes
-        );
         let files = Files::list(disk, &config.directory)?;
         let start = open_start(disk, &config.directory, &files)?;
         let mut report = OpenReport::default();
         let found = find(disk, &config, &files, start, &mut report)?;
         tidy(disk, &config.directory, &files, &found, &mut report)?;
 
-        let written = found.back().map_or(Position::first(start.offset), |last| Position {
-            segment: last.base,
-            byte: last.bytes,
-            offset: last.end,
-        });
+        Ok((Self::with(config, start, found), report))
+    }
+
+    /// The segments of a partition that is new, so that nothing of it is on disk, and the plan that makes its directory.
+    /// To be carried out before anything else that is planned here.
+    ///
+    /// # Panics
+    /// As [`Segments::open`].
+    pub fn create(config: SegmentConfig) -> (Self, Vec<FileOp>) {
+        let path = config.directory.clone();
+        let start = LogPoint::default();
+        let ops = vec![FileOp::CreateDirectory { path: path.clone() }, start::replace(&path, start)];
+        (Self::with(config, start, VecDeque::new()), ops)
+    }
+
+    fn with(config: SegmentConfig, start: LogPoint, found: VecDeque<Segment>) -> Self {
+        assert!(
+            index::is_bounded(config.segment_bytes, config.index_interval_bytes),
+            "an index entry every {} bytes is too dense for segments of {} bytes",
+            config.index_interval_bytes,
+            config.segment_bytes
+        );
+        let end = |last: &Segment| Position { segment: last.base, byte: last.bytes, offset: last.end };
         let mut segments = Self {
             config,
             start,
+            written: found.back().map_or(Position::first(start.offset), end),
             segments: found,
             unwritten: VecDeque::new(),
-            written,
             synced: start,
             in_flight: None,
             seal_failed: false,
         };
         segments.advance_synced();
-        Ok((segments, report))
+        segments
     }
 }
 

@@ -1,17 +1,18 @@
 //! Sealing: making a segment durable, ahead of the freeing of journal files, one at a time.
 
+use super::summary::Segment;
 use super::{Maintenance, Segments, index, index_path, log_path};
 use crate::disk::{DiskError, FileOp};
 
 impl Segments {
     /// Plans to seal the oldest unsealed segment that takes no more frames: sync its log, then put the seal beside it. To
-    /// be answered by [`Segments::sealed`]. `None` when there is none, or while another seal or removal is in flight.
+    /// be answered by [`Segments::sealed`], with the error if one of them fails: the plan is not to be repeated as it is.
+    /// `None` when there is none, or while another seal or removal is in flight.
     pub fn next_seal(&mut self) -> Option<Vec<FileOp>> {
         if self.in_flight.is_some() || self.seal_failed {
             return None;
         }
-        let closed = self.segments.len().checked_sub(1)?;
-        let segment = self.segments.iter().take(closed).find(|segment| !segment.sealed)?;
+        let segment = self.oldest_unsealed()?;
         if self.written_bytes(segment) < segment.bytes {
             return None;
         }
@@ -22,6 +23,16 @@ impl Segments {
         };
         self.in_flight = Some(Maintenance::Seal(segment.base));
         Some(vec![FileOp::Sync { path }, seal])
+    }
+
+    /// Whether a segment that takes no more frames is not sealed yet.
+    pub fn has_rolled(&self) -> bool {
+        self.oldest_unsealed().is_some()
+    }
+
+    fn oldest_unsealed(&self) -> Option<&Segment> {
+        let closed = self.segments.len().saturating_sub(1);
+        self.segments.iter().take(closed).find(|segment| !segment.sealed)
     }
 
     /// Says how the seal ended. After a full disk it may be planned again, unless the log's own sync failed: a later sync

@@ -16,6 +16,24 @@ fn a_new_log_is_empty_and_begins_at_zero() {
 }
 
 #[test]
+fn a_log_that_was_created_by_plan_is_the_one_that_is_opened() {
+    let (segments, ops) = Segments::create(config(1000, 100));
+    let mut log = Log { disk: MemoryDisk::new(), config: config(1000, 100), segments, appended: Vec::new() };
+    log.run(&ops);
+    assert_eq!(log.names(), ["start"]);
+    (0..20).for_each(|_| log.push(2, 100, 1));
+    log.assert_whole();
+    log.reopen().unwrap();
+    log.assert_whole();
+}
+
+#[test]
+#[should_panic(expected = "too dense")]
+fn an_index_without_bounds_is_a_broken_invariant() {
+    Segments::create(config(1 << 40, 1));
+}
+
+#[test]
 fn a_call_plans_one_write_per_file() {
     let mut log = Log::new(config(400, 100));
     let mut batches = Vec::new();
@@ -109,7 +127,9 @@ fn sealed_segments_are_not_scanned_again() {
     for number in 0..20 {
         log.push(1, 100, number);
     }
+    assert!(log.segments.has_rolled());
     log.seal_all();
+    assert!(!log.segments.has_rolled());
     let sealed = log.segments.count() - 1;
     let last_base = log.segments.segments.back().unwrap().base;
     assert_eq!(log.segments.synced_end(), log.segments.segments[sealed - 1].end());

@@ -233,3 +233,22 @@ fn what_an_unfinished_replacement_left_is_removed_and_files_of_others_stay() {
     assert!(["state.00000000000000000007", "notes.txt"].iter().all(|name| log.names().contains(&(*name).to_owned())));
     log.assert_whole();
 }
+
+#[test]
+fn a_whole_frame_ends_the_log_when_its_offset_index_or_term_does_not_follow() {
+    let at = |offset, index, term| LogPoint { offset: Offset(offset), index: LogIndex(index), term: Term(term) };
+    let cases = [(at(2, 9, 3), true), (at(2, 8, 3), true), (at(3, 9, 3), false), (at(1, 9, 3), false)];
+    for (next, follows) in cases.into_iter().chain([(at(2, 7, 3), false), (at(2, 9, 2), false)]) {
+        let mut log = Log::new(config(10_000, 100));
+        log.append(&[batch(at(0, 8, 3), 2, 10, 1)]);
+        let kept_bytes = log.segments.size_bytes();
+        let frame = batch(next, 1, 10, 1);
+        log.change("00000000000000000000.log", |bytes| {
+            bytes.extend(frame::encode_header(&frame));
+            bytes.extend(&frame.batch);
+        });
+        let report = log.reopen().unwrap();
+        assert_eq!(log.segments.end_offset(), Offset(if follows { 3 } else { 2 }), "{next:?}");
+        assert_eq!(report.cut.map(|cut| cut.kept_bytes), (!follows).then_some(kept_bytes), "{next:?}");
+    }
+}
