@@ -17,7 +17,7 @@ pub mod placement;
 pub mod plan;
 pub mod settings;
 mod snapshot;
-mod view;
+pub mod view;
 
 pub use catalog::{Catalog, Outcome};
 pub use command::Command;
