@@ -2,7 +2,7 @@
 //!
 //! Owns the files `<base offset, 20 digits>.log` (frames), `<base offset>.index` (a seal with a sparse index) and `start`
 //! (where the log begins) in the partition's directory. Lives in the shard of its partition; pure: it plans
-//! [`FileOp`]s, which the caller carries out in the order in which they were planned, and hears of them by
+//! [`FileOp`](crate::disk::FileOp)s, which the caller carries out in the order in which they were planned, and hears of them by
 //! [`Segments::written`], [`Segments::sealed`] and [`Segments::expired`].
 //!
 //! The rule that recovery rests on: what is not in a sealed segment is still in the journal. So whatever is unsealed may
