@@ -22,7 +22,7 @@ mod value;
 
 pub use config::{Eviction, Fsync, Overflow, Timestamps, TopicConfig};
 pub use durability::durability_words;
-pub use table::{SETTINGS, Setting};
+pub use table::{SEGMENT_BYTES_DEFAULT, SETTINGS, Setting};
 use value::Unit;
 
 /// Limits of a broker that a topic's settings must fit into.

@@ -39,6 +39,9 @@ pub(super) const MIN_MAX_BATCH_BYTES: u64 = KIB;
 /// Largest `max_batch_bytes` of any broker; a broker's own frame and journal limits may allow less.
 pub(super) const MAX_MAX_BATCH_BYTES: u64 = lockgate_wire::frame::HARD_MAX_FRAME_BYTES as u64 - BATCH_HEADROOM_BYTES;
 
+/// The default of `segment_bytes`, for who opens a partition before its topic is known. A test holds it to the table.
+pub const SEGMENT_BYTES_DEFAULT: u64 = 64 * MIB;
+
 macro_rules! at {
     ($field:ident) => {
         At { get: |config: &TopicConfig| config.$field.clone(), set: |config, value| config.$field = value }

@@ -27,7 +27,7 @@ fn the_defaults_are_those_that_the_design_promises() {
     assert_eq!(config.max_batch_bytes, 1024 * 1024);
     assert_eq!(config.retention_ms, Some(7 * 24 * 3600 * 1000));
     assert_eq!(config.retention_bytes, None);
-    assert_eq!(config.segment_bytes, 64 * 1024 * 1024);
+    assert_eq!((config.segment_bytes, SEGMENT_BYTES_DEFAULT), (64 * 1024 * 1024, 64 * 1024 * 1024));
     assert_eq!(config.timestamps, Timestamps::Create);
     assert_eq!((config.lease_ms, config.max_attempts), (30_000, 20));
     assert_eq!((config.dead_letter, config.message_ttl_ms, config.ttl_ms), (None, None, None));
