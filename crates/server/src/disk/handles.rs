@@ -1,0 +1,73 @@
+//! Open files by path, bounded in number: the least recently used one goes.
+//!
+//! A file is opened and entered under one lock, and forgotten after its name has changed. So a handle that another
+//! thread opened under the old name is either entered before, and forgotten, or opened after, and new.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustc_hash::FxHashMap;
+
+/// Files kept open by a node's disk.
+pub(super) const MAX_OPEN_FILES: usize = 512;
+/// Only the owner reads what brokers store.
+const FILE_MODE: u32 = 0o600;
+
+#[derive(Default, Debug)]
+pub(super) struct Handles(Mutex<Inner>);
+
+#[derive(Default, Debug)]
+struct Inner {
+    files: FxHashMap<Box<str>, Open>,
+    /// Grows by every use.
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: Arc<File>,
+    used: u64,
+}
+
+impl Handles {
+    /// The file, open for reading and writing (and never inherited by a child process: the standard library sees to it).
+    pub(super) fn open(&self, path: &str, place: &Path, create: bool) -> io::Result<Arc<File>> {
+        let mut inner = self.lock();
+        inner.clock += 1;
+        let used = inner.clock;
+        if let Some(open) = inner.files.get_mut(path) {
+            open.used = used;
+            return Ok(open.file.clone());
+        }
+        let file = Arc::new(
+            OpenOptions::new().read(true).write(true).create(create).truncate(false).mode(FILE_MODE).open(place)?,
+        );
+        if inner.files.len() >= MAX_OPEN_FILES {
+            let oldest = inner.files.iter().min_by_key(|(_, open)| open.used).map(|(path, _)| path.clone());
+            oldest.and_then(|path| inner.files.remove(&path));
+        }
+        inner.files.insert(path.into(), Open { file: file.clone(), used });
+        Ok(file)
+    }
+
+    pub(super) fn forget(&self, path: &str) {
+        self.lock().files.remove(path);
+    }
+
+    pub(super) fn forget_directory(&self, directory: &str) {
+        self.lock().files.retain(|path, _| !path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/')));
+    }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.lock().files.len()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        // Nothing under the lock leaves the map half changed, so a panic elsewhere does not spoil it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,191 @@
+//! The real disk: [`Disk`] over one data directory.
+//!
+//! One instance per node, shared by all threads that touch files, because it keeps files open: whoever renames or
+//! removes must go through it, or somebody else would write on through a handle whose name has gone to another file.
+
+mod handles;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, File};
+use std::io::{self, IoSlice};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Component, PathBuf};
+
+use bytes::Bytes;
+use lockgate_storage::disk::{Disk, DiskError, DiskResult, Entry};
+
+use handles::Handles;
+
+/// Slices given to the kernel at once; its own limit (`IOV_MAX`) is 1024.
+const MAX_SLICES: usize = 512;
+/// A read above this is first compared with the file's size, so that asking for much costs no memory.
+const TRUSTED_READ_BYTES: usize = 1024 * 1024;
+/// Only the owner reads what brokers store.
+pub(crate) const DIRECTORY_MODE: u32 = 0o700;
+
+/// A directory of the machine as a [`Disk`].
+#[derive(Debug)]
+pub struct RealDisk {
+    root: PathBuf,
+    handles: Handles,
+}
+
+impl RealDisk {
+    /// The disk whose empty path is `root`.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), handles: Handles::default() }
+    }
+
+    /// The place of a path on the machine. A path that would leave the root is refused: paths are made by the engine,
+    /// but from names in files.
+    pub(crate) fn locate(&self, stage: &'static str, path: &str) -> DiskResult<PathBuf> {
+        let inside = std::path::Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+        if inside { Ok(self.root.join(path)) } else { Err(error(stage, path, &io::Error::from_raw_os_error(INVALID))) }
+    }
+
+    fn handle(&self, stage: &'static str, path: &str, create: bool) -> DiskResult<std::sync::Arc<File>> {
+        let place = self.locate(stage, path)?;
+        self.handles.open(path, &place, create).map_err(|e| error("open", path, &e))
+    }
+}
+
+/// `EINVAL`.
+const INVALID: i32 = 22;
+
+/// A failed call as storage and operators want to see it.
+pub(crate) fn error(stage: &'static str, path: &str, error: &io::Error) -> DiskError {
+    let words = error.to_string();
+    let message = words.split(" (os error").next().unwrap_or_default().to_owned();
+    DiskError { stage, path: path.into(), errno: error.raw_os_error().unwrap_or(0), message }
+}
+
+/// Writes all of the pieces from `offset`.
+pub(crate) fn write_all_at(file: &File, mut offset: u64, pieces: &[Bytes]) -> io::Result<()> {
+    let mut slices: Vec<IoSlice<'_>> =
+        pieces.iter().filter(|piece| !piece.is_empty()).map(|piece| IoSlice::new(piece)).collect();
+    let mut left = &mut slices[..];
+    while !left.is_empty() {
+        match rustix::io::pwritev(file, &left[..left.len().min(MAX_SLICES)], offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                offset += written as u64;
+                IoSlice::advance_slices(&mut left, written);
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn read_full_at(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+    let len = if len > TRUSTED_READ_BYTES {
+        len.min(usize::try_from(file.metadata()?.len().saturating_sub(offset)).unwrap_or(usize::MAX))
+    } else {
+        len
+    };
+    let mut bytes = vec![0; len];
+    let mut filled = 0;
+    while filled < len {
+        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+impl Disk for RealDisk {
+    fn list(&self, directory: &str) -> DiskResult<Vec<Entry>> {
+        let place = self.locate("list", directory)?;
+        let read = || -> io::Result<Vec<Entry>> {
+            let mut entries = Vec::new();
+            for entry in fs::read_dir(place)? {
+                let entry = entry?;
+                let facts = entry.metadata()?;
+                let name = entry
+                    .file_name()
+                    .into_string()
+                    .map_err(|name| io::Error::other(format!("the name {name:?} is not UTF-8")))?;
+                entries.push(Entry {
+                    name,
+                    bytes: if facts.is_dir() { 0 } else { facts.len() },
+                    is_directory: facts.is_dir(),
+                });
+            }
+            entries.sort();
+            Ok(entries)
+        };
+        read().map_err(|e| error("list", directory, &e))
+    }
+
+    fn size(&self, path: &str) -> DiskResult<u64> {
+        fs::metadata(self.locate("size", path)?).map(|facts| facts.len()).map_err(|e| error("size", path, &e))
+    }
+
+    fn read(&self, path: &str, offset: u64, len: usize) -> DiskResult<Bytes> {
+        let file = self.handle("read", path, false)?;
+        read_full_at(&file, offset, len).map(Bytes::from).map_err(|e| error("read", path, &e))
+    }
+
+    fn write(&self, path: &str, offset: u64, pieces: &[Bytes]) -> DiskResult<()> {
+        let file = self.handle("write", path, true)?;
+        write_all_at(&file, offset, pieces).map_err(|e| error("write", path, &e))
+    }
+
+    fn truncate(&self, path: &str, bytes: u64) -> DiskResult<()> {
+        self.handle("truncate", path, false)?.set_len(bytes).map_err(|e| error("truncate", path, &e))
+    }
+
+    fn sync(&self, path: &str) -> DiskResult<()> {
+        self.handle("sync", path, false)?.sync_data().map_err(|e| error("sync", path, &e))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> DiskResult<()> {
+        let result = fs::rename(self.locate("rename", from)?, self.locate("rename", to)?);
+        self.handles.forget(from);
+        self.handles.forget(to);
+        result.map_err(|e| error("rename", from, &e))
+    }
+
+    fn remove(&self, path: &str) -> DiskResult<()> {
+        let result = fs::remove_file(self.locate("remove", path)?);
+        self.handles.forget(path);
+        result.map_err(|e| error("remove", path, &e))
+    }
+
+    fn remove_directory(&self, path: &str) -> DiskResult<()> {
+        let result = fs::remove_dir_all(self.locate("remove", path)?);
+        self.handles.forget_directory(path);
+        result.map_err(|e| error("remove", path, &e))
+    }
+
+    /// Makes one part after the other and syncs the directory that holds it: what exists already may have been made by
+    /// an attempt that did not live to sync it.
+    fn create_directory(&self, path: &str) -> DiskResult<()> {
+        self.locate("create", path)?;
+        let mut made = String::new();
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            let parent = made.clone();
+            if !made.is_empty() {
+                made.push('/');
+            }
+            made.push_str(part);
+            match fs::DirBuilder::new().mode(DIRECTORY_MODE).create(self.root.join(&made)) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && self.root.join(&made).is_dir() => {}
+                result => result.map_err(|e| error("create", &made, &e))?,
+            }
+            self.sync_directory(&parent)?;
+        }
+        Ok(())
+    }
+
+    fn sync_directory(&self, path: &str) -> DiskResult<()> {
+        let place = self.locate("sync", path)?;
+        File::open(place).and_then(|directory| directory.sync_all()).map_err(|e| error("sync", path, &e))
+    }
+}
