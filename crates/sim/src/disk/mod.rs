@@ -1,0 +1,311 @@
+//! The simulated disk: what is promised of a file system and no more.
+//!
+//! A file's bytes and size survive a power loss once the file was synced, a name once its directory was; of everything
+//! else each 512-byte sector, each change of a size and of a name survives or not. The death of the process loses
+//! nothing that was written. An operation under way is cut anywhere: [`SimDisk::cut_after`] ends the life of the process
+//! at a chosen call, in the middle of that call.
+
+mod content;
+mod file;
+mod names;
+mod speed;
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use lockgate_storage::disk::{Disk, DiskError, DiskResult, Entry, parent};
+
+use crate::rng::Rng;
+use file::File;
+use names::{Inode, Names};
+
+pub use file::SECTOR_BYTES;
+pub use speed::{DiskSpeed, SLOWEST};
+
+/// The errno of a device that failed.
+pub const EIO: i32 = 5;
+/// The errno of every call after the process was cut off; nobody sees it but code that is already dead.
+const CUT: i32 = 0;
+
+/// A disk that outlives the processes that use it.
+#[derive(Debug)]
+pub struct SimDisk {
+    state: RefCell<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    rng: Rng,
+    files: BTreeMap<Inode, File>,
+    names: Names,
+    next_inode: Inode,
+    /// Calls that the process still gets done; the one after them is torn.
+    calls_left: Option<u64>,
+    is_cut: bool,
+    fails_next_write: bool,
+}
+
+/// How far a call goes.
+#[derive(PartialEq, Eq)]
+enum Extent {
+    Whole,
+    Torn,
+}
+
+impl SimDisk {
+    /// An empty disk.
+    pub fn new(rng: Rng) -> Self {
+        let state = State {
+            rng,
+            files: BTreeMap::new(),
+            names: Names::default(),
+            next_inode: 1,
+            calls_left: None,
+            is_cut: false,
+            fails_next_write: false,
+        };
+        Self { state: RefCell::new(state) }
+    }
+
+    /// The process dies in the call after so many more: that call is torn, those after it do nothing.
+    pub fn cut_after(&self, calls: u64) {
+        self.state.borrow_mut().calls_left = Some(calls);
+    }
+
+    /// Whether the process was cut off in a call.
+    pub fn is_cut(&self) -> bool {
+        self.state.borrow().is_cut
+    }
+
+    /// The next write or sync fails with EIO, having done some of its work.
+    pub fn fail_next_write(&self) {
+        self.state.borrow_mut().fails_next_write = true;
+    }
+
+    /// The process died. What the operating system was given stays, synced or not.
+    pub fn crash(&self) {
+        let state = &mut *self.state.borrow_mut();
+        state.calls_left = None;
+        state.is_cut = false;
+        state.fails_next_write = false;
+    }
+
+    /// The machine lost its power. Only what was synced is promised.
+    pub fn power_loss(&self) {
+        self.crash();
+        let state = &mut *self.state.borrow_mut();
+        state.names.power_loss(&mut state.rng);
+        state.collect();
+        let State { files, rng, .. } = state;
+        files.values_mut().for_each(|file| file.power_loss(rng));
+    }
+
+    /// Changes of files that a power loss could undo.
+    pub fn unsynced_changes(&self) -> usize {
+        self.state.borrow().files.values().map(File::unsynced_changes).sum()
+    }
+
+    fn enter(&self, stage: &'static str, path: &str) -> DiskResult<Extent> {
+        self.state.borrow_mut().enter(stage, path)
+    }
+}
+
+impl State {
+    fn enter(&mut self, stage: &'static str, path: &str) -> DiskResult<Extent> {
+        if self.is_cut {
+            return Err(error(stage, path, CUT, "the process is gone"));
+        }
+        match &mut self.calls_left {
+            None => {}
+            Some(0) => {
+                self.is_cut = true;
+                return Ok(Extent::Torn);
+            }
+            Some(calls) => *calls -= 1,
+        }
+        Ok(Extent::Whole)
+    }
+
+    /// A call that changes the disk: torn by a cut or by a fault.
+    fn enter_change(&mut self, stage: &'static str, path: &str) -> DiskResult<(Extent, DiskResult<()>)> {
+        if self.enter(stage, path)? == Extent::Torn {
+            return Ok((Extent::Torn, Err(error(stage, path, CUT, "the process died here"))));
+        }
+        if std::mem::take(&mut self.fails_next_write) {
+            return Ok((Extent::Torn, Err(error(stage, path, EIO, "input/output error"))));
+        }
+        Ok((Extent::Whole, Ok(())))
+    }
+
+    /// Whether a change without parts happens: always if the call is whole, else by chance.
+    fn happens(&mut self, extent: Extent) -> bool {
+        extent == Extent::Whole || self.rng.coin()
+    }
+
+    fn file(&self, stage: &'static str, path: &str) -> DiskResult<Inode> {
+        self.names.find(path).ok_or_else(|| missing(stage, path))
+    }
+
+    fn file_mut(&mut self, inode: Inode) -> &mut File {
+        self.files.get_mut(&inode).expect("a name stands for a file")
+    }
+
+    /// Opens a file for writing, making it if its directory is there.
+    fn open(&mut self, path: &str) -> DiskResult<Inode> {
+        if let Some(inode) = self.names.find(path) {
+            return Ok(inode);
+        }
+        if !self.names.has_directory(parent(path)) {
+            return Err(missing("open", path));
+        }
+        let inode = self.next_inode;
+        self.next_inode += 1;
+        self.files.insert(inode, File::default());
+        self.names.link(path, inode);
+        Ok(inode)
+    }
+
+    /// Drops files that no name can stand for any more.
+    fn collect(&mut self) {
+        let reachable = self.names.reachable();
+        self.files.retain(|inode, _| reachable.contains(inode));
+    }
+}
+
+fn error(stage: &'static str, path: &str, errno: i32, message: &str) -> DiskError {
+    DiskError { stage, path: path.into(), errno, message: message.to_owned() }
+}
+
+fn missing(stage: &'static str, path: &str) -> DiskError {
+    error(stage, path, DiskError::ENOENT, "no such file or directory")
+}
+
+impl Disk for SimDisk {
+    fn list(&self, directory: &str) -> DiskResult<Vec<Entry>> {
+        self.enter("list", directory)?;
+        let state = self.state.borrow();
+        if !state.names.has_directory(directory) {
+            return Err(missing("list", directory));
+        }
+        Ok(state.names.list(directory, |inode| state.files.get(&inode).map_or(0, File::size)))
+    }
+
+    fn size(&self, path: &str) -> DiskResult<u64> {
+        self.enter("size", path)?;
+        let state = self.state.borrow();
+        let inode = state.file("size", path)?;
+        Ok(state.files.get(&inode).map_or(0, File::size))
+    }
+
+    fn read(&self, path: &str, offset: u64, len: usize) -> DiskResult<Bytes> {
+        self.enter("read", path)?;
+        let state = self.state.borrow();
+        let inode = state.file("read", path)?;
+        Ok(state.files.get(&inode).map_or_else(Bytes::new, |file| file.read(offset, len)))
+    }
+
+    fn write(&self, path: &str, offset: u64, pieces: &[Bytes]) -> DiskResult<()> {
+        let state = &mut *self.state.borrow_mut();
+        let (extent, result) = state.enter_change("write", path)?;
+        let inode = state.open(path)?;
+        let total: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let mut left = match extent {
+            Extent::Whole => total,
+            Extent::Torn => (state.rng.below(total + 1) + offset) / SECTOR_BYTES * SECTOR_BYTES,
+        };
+        if extent == Extent::Torn {
+            left = left.saturating_sub(offset);
+        }
+        let mut at = offset;
+        for piece in pieces {
+            let part = piece.slice(..(piece.len() as u64).min(left) as usize);
+            if part.is_empty() {
+                break;
+            }
+            state.file_mut(inode).write(at, &part);
+            at += part.len() as u64;
+            left -= part.len() as u64;
+        }
+        result
+    }
+
+    fn truncate(&self, path: &str, bytes: u64) -> DiskResult<()> {
+        let state = &mut *self.state.borrow_mut();
+        let (extent, result) = state.enter_change("truncate", path)?;
+        let inode = state.file("truncate", path)?;
+        if state.happens(extent) {
+            state.file_mut(inode).resize(bytes);
+        }
+        result
+    }
+
+    fn sync(&self, path: &str) -> DiskResult<()> {
+        let state = &mut *self.state.borrow_mut();
+        let (extent, result) = state.enter_change("sync", path)?;
+        let inode = state.file("sync", path)?;
+        if state.happens(extent) {
+            state.file_mut(inode).sync();
+        }
+        result
+    }
+
+    fn rename(&self, from: &str, to: &str) -> DiskResult<()> {
+        let state = &mut *self.state.borrow_mut();
+        let (extent, result) = state.enter_change("rename", from)?;
+        let inode = state.file("rename", from)?;
+        if !state.names.has_directory(parent(to)) {
+            return Err(missing("rename", to));
+        }
+        if state.happens(extent) {
+            state.names.rename(from, to, inode);
+        }
+        result
+    }
+
+    fn remove(&self, path: &str) -> DiskResult<()> {
+        let state = &mut *self.state.borrow_mut();
+        let (extent, result) = state.enter_change("remove", path)?;
+        let inode = state.file("remove", path)?;
+        if state.happens(extent) {
+            state.names.unlink(path, inode);
+        }
+        result
+    }
+
+    fn remove_directory(&self, path: &str) -> DiskResult<()> {
+        let state = &mut *self.state.borrow_mut();
+        let (extent, result) = state.enter_change("remove directory", path)?;
+        if path.is_empty() || !state.names.has_directory(path) {
+            return Err(missing("remove directory", path));
+        }
+        if state.happens(extent) {
+            state.names.remove_directory(path);
+        }
+        result
+    }
+
+    fn create_directory(&self, path: &str) -> DiskResult<()> {
+        let state = &mut *self.state.borrow_mut();
+        let (extent, result) = state.enter_change("create directory", path)?;
+        if state.happens(extent) {
+            state.names.create_directory(path);
+        }
+        result
+    }
+
+    fn sync_directory(&self, path: &str) -> DiskResult<()> {
+        let state = &mut *self.state.borrow_mut();
+        let (extent, result) = state.enter_change("sync directory", path)?;
+        if !state.names.has_directory(path) {
+            return Err(missing("sync directory", path));
+        }
+        if state.happens(extent) {
+            state.names.sync_directory(path);
+            state.collect();
+        }
+        result
+    }
+}

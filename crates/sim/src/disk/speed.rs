@@ -1,0 +1,56 @@
+//! How long the disk takes. Drawn once a seed: fast devices, slow ones, and those that stall now and then.
+
+use lockgate_storage::disk::FileOp;
+
+use crate::rng::Rng;
+use crate::time::{MS, Time, US};
+
+/// Above this nothing in the simulation takes on a disk; bounds of the liveness phase build on it.
+pub const SLOWEST: Time = 800 * MS;
+
+/// The latencies of a disk.
+#[derive(Clone, Debug)]
+pub struct DiskSpeed {
+    read: Time,
+    write: Time,
+    sync: Time,
+    stall_per_mille: u64,
+}
+
+impl DiskSpeed {
+    /// A disk of some kind.
+    pub fn draw(rng: &mut Rng) -> Self {
+        Self {
+            read: rng.magnitude(20 * US..=4 * MS),
+            write: rng.magnitude(10 * US..=2 * MS),
+            sync: rng.magnitude(30 * US..=20 * MS),
+            stall_per_mille: *rng.pick(&[0, 0, 1, 5, 20]),
+        }
+    }
+
+    /// How long a journal write takes.
+    pub fn journal(&self, syncs: bool, rng: &mut Rng) -> Time {
+        self.spread(self.write + if syncs { self.sync } else { 0 }, rng)
+    }
+
+    /// How long a file operation takes.
+    pub fn file(&self, op: &FileOp, rng: &mut Rng) -> Time {
+        let base = match op {
+            FileOp::Read { .. } => self.read,
+            FileOp::Write { .. } => self.write,
+            FileOp::Zero { .. } | FileOp::Replace { .. } => 3 * (self.write + self.sync),
+            FileOp::Sync { .. }
+            | FileOp::Truncate { .. }
+            | FileOp::CreateDirectory { .. }
+            | FileOp::Remove { .. }
+            | FileOp::RemoveDirectory { .. } => self.sync,
+        };
+        self.spread(base, rng)
+    }
+
+    fn spread(&self, base: Time, rng: &mut Rng) -> Time {
+        let usual = base / 2 + rng.below(base + 1);
+        let stalled = if rng.per_mille(self.stall_per_mille) { rng.within(20 * MS..=500 * MS) } else { 0 };
+        (usual + stalled).min(SLOWEST)
+    }
+}

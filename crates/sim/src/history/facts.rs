@@ -1,0 +1,70 @@
+//! What is known of topics and of the node's life, kept beside the history for all invariants alike.
+
+use std::collections::BTreeMap;
+
+use lockgate_wire::{PartitionId, TopicId};
+
+use super::{Event, Life, What};
+use crate::time::Time;
+
+/// What to expect of a topic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TopicFacts {
+    /// Its partitions.
+    pub partitions: u32,
+    /// With `fsync = interval`: how long a power loss may reach back.
+    pub interval: Option<Time>,
+    /// Retention may take away what is old.
+    pub trims: bool,
+}
+
+/// The run as every invariant sees it.
+#[derive(Default, Debug)]
+pub struct Facts {
+    topics: BTreeMap<TopicId, (TopicFacts, bool)>,
+    power_losses: Vec<Time>,
+    crashes: Vec<Time>,
+}
+
+impl Facts {
+    /// Takes note of an event, before the invariants see it.
+    pub fn observe(&mut self, event: &Event) {
+        match &event.what {
+            What::TopicMade { topic, facts } => drop(self.topics.insert(*topic, (*facts, false))),
+            What::TopicDoomed { topic } => {
+                if let Some((_, is_doomed)) = self.topics.get_mut(topic) {
+                    *is_doomed = true;
+                }
+            }
+            What::PowerLost => self.power_losses.push(event.at),
+            What::Crashed => self.crashes.push(event.at),
+            _ => {}
+        }
+    }
+
+    /// What to expect of a topic; of one that nobody announced, the most.
+    pub fn topic(&self, topic: TopicId) -> TopicFacts {
+        self.topics.get(&topic).map_or(TopicFacts { partitions: 1, interval: None, trims: false }, |(facts, _)| *facts)
+    }
+
+    /// Whether somebody asked for the topic's deletion.
+    pub fn is_doomed(&self, topic: TopicId) -> bool {
+        self.topics.get(&topic).is_some_and(|(_, is_doomed)| *is_doomed)
+    }
+
+    /// The topics that nobody wanted deleted.
+    pub fn living_topics(&self) -> impl Iterator<Item = (TopicId, TopicFacts)> {
+        self.topics.iter().filter(|(_, (_, is_doomed))| !is_doomed).map(|(topic, (facts, _))| (*topic, *facts))
+    }
+
+    /// Within one era of a partition nothing that was seen is taken back. A topic that syncs later begins a new one with
+    /// every power loss.
+    pub fn era(&self, partition: PartitionId, life: Life) -> u32 {
+        self.topic(partition.topic).interval.map_or(0, |_| life.power)
+    }
+
+    /// The first power loss that a process with this many before it was hit by.
+    pub fn power_loss_after(&self, life: Life) -> Option<Time> {
+        self.power_losses.get(life.power as usize).copied()
+    }
+}

@@ -1,0 +1,70 @@
+//! The clients of the simulated broker. Each does one kind of work, writes down what it asked and what it was told, and
+//! takes no answer for granted: what it can judge on the spot it judges, the rest is for the invariants.
+
+mod auditor;
+mod board;
+mod client;
+mod cursors;
+mod fetcher;
+mod founder;
+mod idempotent;
+mod payload;
+mod plain;
+mod prober;
+mod session;
+mod subscriber;
+mod topics;
+
+pub use board::{Board, TopicInfo};
+pub use client::{Client, ClientInput, Environment, Phase};
+pub use founder::TopicPlan;
+pub use payload::read_batches;
+
+use crate::rng::Rng;
+use lockgate_wire::{Error, Frame};
+
+use client::Io;
+
+/// One kind of work on a connection.
+pub trait Role {
+    /// The connection is there (again), or the time has come that was asked for.
+    fn act(&mut self, io: &mut Io<'_>);
+    /// An answer came.
+    fn answered(&mut self, io: &mut Io<'_>, request: u64, answer: Result<Frame, Error>);
+    /// A push came.
+    fn pushed(&mut self, io: &mut Io<'_>, frame: Frame) {
+        io.unexpected(format!("a push nobody asked for: {:?}", frame.op()));
+    }
+    /// The connection is gone; what was not answered never will be.
+    fn lost(&mut self, io: &mut Io<'_>);
+    /// Nothing is left to be done once no new work is wanted.
+    fn is_settled(&self) -> bool {
+        true
+    }
+}
+
+/// The oracle that reads everything back.
+pub fn audit(board: &Board) -> Box<dyn Role> {
+    Box::new(auditor::Auditor::new(board))
+}
+
+/// The oracles of a run. The first founds the topics that the others use.
+pub fn cast(topics: Vec<TopicPlan>, rng: &mut Rng) -> Vec<Box<dyn Role>> {
+    let mut roles: Vec<Box<dyn Role>> = vec![Box::new(founder::Founder::new(topics))];
+    for _ in 0..rng.within(2..=4) {
+        roles.push(Box::new(idempotent::Idempotent::new(rng)));
+    }
+    for _ in 0..rng.within(1..=2) {
+        roles.push(Box::new(plain::Plain::new(rng)));
+    }
+    for _ in 0..rng.within(1..=3) {
+        roles.push(Box::new(subscriber::Subscriber::new(rng)));
+    }
+    for _ in 0..rng.within(1..=2) {
+        roles.push(Box::<fetcher::Fetcher>::default());
+    }
+    roles.push(Box::<prober::Prober>::default());
+    roles.push(Box::new(cursors::CursorKeeper::new(rng)));
+    roles.push(Box::new(topics::TopicKeeper::new(rng)));
+    roles
+}

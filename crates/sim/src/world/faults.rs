@@ -1,0 +1,116 @@
+//! When and how the world is hostile.
+
+use super::World;
+use super::healing::Stage;
+use super::queue::{Happening, Toward};
+use crate::time::{MS, SECOND, Time};
+
+/// How soon after its storage failed somebody ends the process.
+const OPERATOR_DELAY: Time = 3 * SECOND;
+
+impl World {
+    pub(super) fn plan_network_fault(&mut self) {
+        if let Some(mean) = self.plan.faults.network_every {
+            let at = self.now + self.rng.within(1..=2 * mean);
+            self.queue.push(at, Happening::NetworkFault);
+        }
+    }
+
+    pub(super) fn plan_node_fault(&mut self) {
+        if let Some(mean) = self.plan.faults.node_every {
+            let at = self.now + self.rng.within(1..=2 * mean);
+            self.queue.push(at, Happening::NodeFault);
+        }
+    }
+
+    /// A connection is cut, deaf or slow, or a client stops reading for a while.
+    pub(super) fn network_fault(&mut self) {
+        if self.stage != Stage::Stirring {
+            return;
+        }
+        self.plan_network_fault();
+        let links: Vec<_> = self.links.keys().copied().collect();
+        if links.is_empty() {
+            return;
+        }
+        let number = *self.rng.pick(&links);
+        let kind = self.rng.below(6);
+        self.trace.step(self.now, "FAULT", &[number, kind], format_args!("of link {number}"));
+        let (first, second) = (self.rng.magnitude(MS..=SECOND), self.rng.magnitude(MS..=SECOND));
+        let stall_until = self.now + self.rng.magnitude(MS..=10 * SECOND);
+        let Some(link) = self.links.get_mut(&number) else { return };
+        match kind {
+            // Cut: both sides learn of it, each in its time.
+            0 | 1 => {
+                link.to_node.die();
+                link.to_client.die();
+                self.queue.push(self.now + first, Happening::Notices { link: number, side: Toward::Node });
+                self.queue.push(self.now + second, Happening::Notices { link: number, side: Toward::Client });
+            }
+            // Open and dead: only silence tells, in one direction or in both.
+            2 => {
+                link.to_node.die();
+                link.to_client.die();
+            }
+            3 => if self.rng.coin() { link.to_node.die() } else { link.to_client.die() },
+            4 => {
+                link.to_node.stall_until(stall_until);
+                link.to_client.stall_until(stall_until);
+                self.queue.push(stall_until, Happening::Arrives { link: number, toward: Toward::Node });
+                self.queue.push(stall_until, Happening::Arrives { link: number, toward: Toward::Client });
+            }
+            _ => {
+                let client = link.client;
+                self.pause_client(client);
+            }
+        }
+    }
+
+    pub(super) fn node_fault(&mut self) {
+        if self.stage != Stage::Stirring {
+            return;
+        }
+        self.plan_node_fault();
+        if !self.node.is_running() {
+            return;
+        }
+        let faults = &self.plan.faults;
+        let draw = self.rng.below(1000);
+        if draw < faults.stop_per_mille {
+            self.stop();
+        } else if draw < faults.stop_per_mille + faults.write_error_per_mille {
+            self.disk.fail_next_write();
+            let at = self.now + self.rng.magnitude(MS..=OPERATOR_DELAY);
+            self.queue.push(at, Happening::NodeIsKilled { process: self.node.life.process });
+        } else {
+            let with_power = self.next_crash_is_power_loss();
+            self.crash(with_power);
+        }
+    }
+
+    pub(super) fn next_crash_is_power_loss(&mut self) -> bool {
+        self.rng.per_mille(self.plan.faults.power_per_mille)
+    }
+
+    /// The process that starts now may be one that dies a counted number of steps later: at every step, in the long run.
+    pub(super) fn plan_fault_by_steps(&mut self) {
+        let is_planned = self.stage == Stage::Stirring
+            && self.plan.faults.node_every.is_some()
+            && self.rng.per_mille(self.plan.faults.by_steps_per_mille);
+        self.steps_to_fault = is_planned.then(|| self.rng.magnitude(1..=20_000));
+    }
+
+    pub(super) fn count_down_to_fault(&mut self) {
+        match &mut self.steps_to_fault {
+            None => {}
+            Some(0) => {
+                self.steps_to_fault = None;
+                if self.stage == Stage::Stirring && self.node.is_running() {
+                    let with_power = self.next_crash_is_power_loss();
+                    self.crash(with_power);
+                }
+            }
+            Some(steps) => *steps -= 1,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! After the faults: everything heals and settles within a bound, then everything is read back, the node stops in order
+//! and starts again, and everything is read back once more.
+
+use super::World;
+use super::queue::Happening;
+use crate::invariants::bounds_hold;
+use crate::oracle::{Client, audit};
+use crate::time::{SECOND, Time};
+
+/// How long the node may take to be ready and the oracles to have their answers once no fault strikes.
+const SETTLE_BOUND: Time = 90 * SECOND;
+/// How often it is looked whether they are.
+const LOOK_EVERY: Time = SECOND / 2;
+
+/// Where a run stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// Oracles work, faults strike.
+    Stirring,
+    /// No new work, no faults; what was begun ends.
+    Settling,
+    /// Everything is read back.
+    Auditing,
+    /// The node stops in order and starts again.
+    Restarting,
+    /// Everything is read back once more.
+    AuditingAgain,
+    /// Done.
+    Over,
+}
+
+impl World {
+    /// A stage is over, or it is time to look whether it is.
+    pub(super) fn phase_ends(&mut self) {
+        let is_done = match self.stage {
+            Stage::Stirring => true,
+            Stage::Settling => self.node.is_ready() && self.clients.iter().all(Client::is_settled),
+            Stage::Auditing | Stage::AuditingAgain => self.clients.last().is_some_and(Client::is_settled),
+            Stage::Restarting => self.node.is_ready(),
+            Stage::Over => return,
+        };
+        if !is_done {
+            if self.now > self.stage_began + SETTLE_BOUND {
+                return self.report_stuck();
+            }
+            return self.queue.push(self.now + LOOK_EVERY, Happening::PhaseEnds);
+        }
+        self.stage = match self.stage {
+            Stage::Stirring => Stage::Settling,
+            Stage::Settling => Stage::Auditing,
+            Stage::Auditing => Stage::Restarting,
+            Stage::Restarting => Stage::AuditingAgain,
+            Stage::AuditingAgain | Stage::Over => Stage::Over,
+        };
+        self.trace.step(self.now, "STAGE", &[self.stage as u64], format_args!("{:?}", self.stage));
+        self.stage_began = self.now;
+        match self.stage {
+            Stage::Auditing | Stage::AuditingAgain => self.add_auditor(),
+            Stage::Restarting => {
+                self.look_whether_drained();
+                self.stop();
+            }
+            _ => {}
+        }
+        self.queue.push(self.now + LOOK_EVERY, Happening::PhaseEnds);
+    }
+
+    fn add_auditor(&mut self) {
+        let number = self.clients.len();
+        self.clients.push(Client::new(number as u32, audit(&self.board), self.rng.fork()).starting_at(self.now));
+        self.client_links.push(None);
+        self.client_pauses.push(0);
+        self.client_wakes.push(Time::MAX);
+        self.plan_wake(number);
+    }
+
+    fn look_whether_drained(&mut self) {
+        for shard in 0..self.node.shards.len() {
+            if let Err(text) = bounds_hold::check_drained(&self.node.shards[shard].shard.metrics()) {
+                self.report(bounds_hold::NAME, format!("shard {shard}, with nothing to do: {text}"));
+            }
+        }
+    }
+
+    fn report_stuck(&mut self) {
+        let unsettled: Vec<_> = (0..self.clients.len()).filter(|client| !self.clients[*client].is_settled()).collect();
+        let text = format!("{:?} since {:.1} s: node ready: {}, unsettled clients: {unsettled:?}", self.stage, self.stage_began as f64 / 1e9, self.node.is_ready());
+        self.report("everything_heals_in_time", text);
+    }
+}

@@ -1,0 +1,203 @@
+//! The node's life: it reads its disk, starts its shards, runs, and ends: killed, without power, or in order.
+
+use std::sync::Arc;
+
+use lockgate_engine::{Input, NodeConfig, RecoveredShard, Shard, recover};
+use lockgate_wire::{MonoTime, Now, ShardId, WallMs};
+
+use super::healing::Stage;
+use super::queue::Happening;
+use super::shards::Slot;
+use super::{WALL_START_MS, World};
+use crate::history::{Life, What};
+use crate::time::{MS, SECOND, Time};
+
+/// How much later than its own bound an orderly stop may be done: the disk takes its time.
+const STOP_SLACK: Time = 10 * SECOND;
+/// Calls to the disk that reading it takes at most, about.
+const RECOVERY_CALLS_MAX: u64 = 2000;
+
+/// What the node is doing.
+enum State {
+    /// No process runs.
+    Down,
+    /// The disk has been read; the shards start soon.
+    Recovering(Vec<RecoveredShard>),
+    /// The shards run.
+    Running,
+    /// The shards run and finish what they took.
+    Stopping,
+}
+
+/// The one node.
+pub(super) struct Node {
+    pub(super) config: Arc<NodeConfig>,
+    pub(super) life: Life,
+    pub(super) shards: Vec<Slot>,
+    state: State,
+    /// This process's monotonic clock at the beginning of the run.
+    mono_base: u64,
+    /// How far this process's wall clock is ahead of the clients'.
+    wall_skew_ms: i64,
+}
+
+impl Node {
+    pub(super) fn new(config: NodeConfig) -> Self {
+        let config = Arc::new(config);
+        Self { config, life: Life::default(), shards: Vec::new(), state: State::Down, mono_base: 0, wall_skew_ms: 0 }
+    }
+
+    /// A process is there, if only reading its disk.
+    pub(super) fn is_running(&self) -> bool {
+        !matches!(self.state, State::Down)
+    }
+
+    pub(super) fn accepts(&self) -> bool {
+        matches!(self.state, State::Running)
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.accepts() && self.shards.iter().all(|slot| slot.is_ready)
+    }
+
+    /// Both clocks as the process reads them.
+    pub(super) fn clock(&self, now: Time) -> Now {
+        let wall = WALL_START_MS + (now / MS) as i64 + self.wall_skew_ms;
+        Now { mono: MonoTime(self.mono_base + now), wall: WallMs(wall) }
+    }
+
+    /// When the process's clock will show this.
+    pub(super) fn time_of(&self, mono: MonoTime) -> Time {
+        mono.0.saturating_sub(self.mono_base)
+    }
+}
+
+impl World {
+    /// A process begins: it reads its disk, and may die over that.
+    pub(super) fn node_begins(&mut self) {
+        if self.node.is_running() {
+            return;
+        }
+        self.node.life.process += 1;
+        self.node.mono_base = self.rng.below(1 << 50);
+        self.node.wall_skew_ms = if self.rng.per_mille(100) { self.rng.below(20_000) as i64 - 10_000 } else { 0 };
+        let mut config = (*self.node.config).clone();
+        config.incarnation += 1;
+        self.node.config = Arc::new(config);
+        let is_cut = self.stage == Stage::Stirring && self.rng.per_mille(self.plan.faults.cut_recovery_per_mille);
+        if is_cut {
+            self.disk.cut_after(self.rng.magnitude(0..=RECOVERY_CALLS_MAX));
+        }
+        self.node.state = State::Recovering(Vec::new());
+        let mut recovered = Vec::new();
+        for shard in 0..self.node.config.shards {
+            match recover(&self.disk, &self.node.config, ShardId(shard)) {
+                Ok(shard) => recovered.push(shard),
+                Err(_) if self.disk.is_cut() => {
+                    let with_power = self.next_crash_is_power_loss();
+                    return self.crash(with_power);
+                }
+                Err(error) => return self.report("recovery_takes_what_a_crash_leaves", format!("shard {shard}: {error}")),
+            }
+        }
+        for (shard, recovered) in recovered.iter().enumerate() {
+            self.trace.step(self.now, "recovered", &[shard as u64], format_args!("{:?}", recovered.report));
+        }
+        self.disk.crash();
+        self.node.state = State::Recovering(recovered);
+        let at = self.now + self.rng.magnitude(MS..=300 * MS);
+        self.queue.push(at, Happening::NodeRecovered { process: self.node.life.process });
+    }
+
+    pub(super) fn node_recovered(&mut self) {
+        let State::Recovering(recovered) = std::mem::replace(&mut self.node.state, State::Running) else { return };
+        let now = self.node.clock(self.now);
+        let mut started = Vec::new();
+        for (number, recovered) in recovered.into_iter().enumerate() {
+            let mut outputs = Vec::new();
+            let config = self.node.config.clone();
+            let shard = Shard::start(config, ShardId(number as u16), recovered, self.rng.draw(), now, &mut outputs);
+            self.node.shards.push(Slot::new(shard));
+            started.push(outputs);
+        }
+        for (number, outputs) in started.into_iter().enumerate() {
+            self.carry_out(number, outputs);
+            self.plan_round(number);
+        }
+        self.plan_fault_by_steps();
+    }
+
+    /// The process dies; with its machine, if that loses its power.
+    pub(super) fn crash(&mut self, with_power: bool) {
+        self.tear_what_is_under_way();
+        if with_power { self.disk.power_loss() } else { self.disk.crash() }
+        self.saw(if with_power { What::PowerLost } else { What::Crashed });
+        if with_power {
+            self.board.power_lost();
+        }
+        self.trace.step(self.now, "CRASH", &[u64::from(with_power)], format_args!("power lost: {with_power}"));
+        self.end_process(with_power);
+        let down = self.rng.magnitude(MS..=2 * SECOND);
+        self.queue.push(self.now + down, Happening::NodeBegins);
+    }
+
+    /// No process runs any more. Peers learn of it soon, or after a power loss maybe only by silence.
+    fn end_process(&mut self, in_silence: bool) {
+        self.node.state = State::Down;
+        self.node.shards.clear();
+        self.steps_to_fault = None;
+        self.node.life.power += u32::from(in_silence);
+        let links: Vec<_> = self.links.iter().filter(|(_, link)| !link.node_is_gone && link.process > 0).map(|(n, _)| *n).collect();
+        for number in links {
+            let is_told = !in_silence || self.rng.coin();
+            let Some(link) = self.links.get_mut(&number) else { continue };
+            link.node_is_gone = true;
+            link.to_node.die();
+            if is_told {
+                let at = link.to_client.end(self.now, &mut self.rng);
+                self.queue.push(at, Happening::Arrives { link: number, toward: super::queue::Toward::Client });
+            }
+            self.forget_if_gone(number);
+        }
+    }
+
+    /// The node is asked to stop in order.
+    pub(super) fn stop(&mut self) {
+        if !self.node.accepts() {
+            return;
+        }
+        self.node.state = State::Stopping;
+        (0..self.node.shards.len()).for_each(|shard| self.give(shard, Input::Stop));
+        let at = self.now + self.node.config.limits.drain_ms * MS + STOP_SLACK;
+        self.queue.push(at, Happening::StopIsOverdue { process: self.node.life.process });
+    }
+
+    pub(super) fn shard_has_stopped(&mut self, shard: usize) {
+        self.node.shards[shard].is_stopped = true;
+        if !self.node.shards.iter().all(|slot| slot.is_stopped) {
+            return;
+        }
+        self.trace.step(self.now, "STOPPED", &[], format_args!(""));
+        self.end_process(false);
+        if self.stage == Stage::Stirring && self.next_crash_is_power_loss() {
+            self.node.life.power += 1;
+            self.disk.power_loss();
+            self.board.power_lost();
+            self.saw(What::PowerLost);
+        }
+        let down = self.rng.magnitude(MS..=2 * SECOND);
+        self.queue.push(self.now + down, Happening::NodeBegins);
+    }
+
+    pub(super) fn stop_is_overdue(&mut self) {
+        let late: Vec<_> = (0..self.node.shards.len()).filter(|shard| !self.node.shards[*shard].is_stopped).collect();
+        self.report("an_orderly_stop_ends_in_time", format!("shards {late:?} have not stopped"));
+    }
+
+    pub(super) fn shard_is_ready(&mut self, shard: usize) {
+        self.node.shards[shard].is_ready = true;
+        if self.node.is_ready() {
+            self.trace.step(self.now, "READY", &[], format_args!(""));
+        }
+    }
+}

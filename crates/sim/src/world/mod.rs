@@ -1,0 +1,228 @@
+//! The world around one node: its clock, its disk, its network and its clients, moved by one queue of happenings.
+//!
+//! A run has a phase in which oracles work while faults strike, a phase in which everything must heal and settle within
+//! a bound, and an audit that reads everything back, twice: before and after an orderly restart.
+
+mod clients;
+mod faults;
+mod healing;
+mod life;
+mod link;
+mod network;
+mod outputs;
+mod plan;
+mod queue;
+mod shards;
+mod storage;
+
+use std::collections::BTreeMap;
+
+use crate::disk::SimDisk;
+use crate::history::{Event, Life, WORLD, What};
+use crate::invariants::{Judge, Violation};
+use crate::oracle::{Board, Client, Phase, cast};
+use crate::rng::Rng;
+use crate::time::{SECOND, Time};
+use crate::trace::Trace;
+
+use healing::Stage;
+use life::Node;
+use link::Link;
+use plan::Plan;
+use queue::{Happening, LinkNo, Queue};
+
+/// More than any seed takes that moves on: a run that needs more goes in circles.
+const HAPPENINGS_MAX: u64 = 20_000_000;
+/// Wall clock at the beginning of every run.
+const WALL_START_MS: i64 = 1_700_000_000_000;
+
+/// What came of a seed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// What was broken, if anything was.
+    pub violation: Option<Violation>,
+    /// Equal for equal runs.
+    pub hash: u64,
+    /// Simulated time.
+    pub time: Time,
+    /// Requests of the oracles.
+    pub operations: u64,
+    /// Batches acknowledged.
+    pub acknowledged: u64,
+    /// Inputs and outputs of the shards.
+    pub steps: u64,
+    /// Processes that began.
+    pub processes: u32,
+    /// Power losses.
+    pub power_losses: u32,
+}
+
+/// Runs a seed; `prints`: every step as a line on the standard output.
+pub fn run(seed: u64, prints: bool) -> Outcome {
+    let mut world = World::new(seed, prints);
+    world.begin();
+    while world.judge.violation().is_none() && world.stage != Stage::Over {
+        let Some((at, happening)) = world.queue.pop() else {
+            world.report("the_run_moves_on", "nothing is left to happen".to_owned());
+            break;
+        };
+        world.now = at;
+        world.happened += 1;
+        if world.happened > HAPPENINGS_MAX {
+            world.report("the_run_moves_on", format!("more than {HAPPENINGS_MAX} happenings"));
+        }
+        world.happen(happening);
+        world.judge_events();
+    }
+    if world.judge.violation().is_none() {
+        world.judge.finish(world.now);
+    }
+    world.outcome()
+}
+
+struct World {
+    seed: u64,
+    now: Time,
+    happened: u64,
+    queue: Queue,
+    trace: Trace,
+    plan: Plan,
+    disk: SimDisk,
+    node: Node,
+    links: BTreeMap<LinkNo, Link>,
+    next_link: LinkNo,
+    clients: Vec<Client>,
+    client_links: Vec<Option<LinkNo>>,
+    /// Until then a client does not read.
+    client_pauses: Vec<Time>,
+    /// The wake-up that is planned for a client.
+    client_wakes: Vec<Time>,
+    board: Board,
+    events: Vec<Event>,
+    judge: Judge,
+    stage: Stage,
+    stage_began: Time,
+    /// Steps until the node fails, while that is the plan.
+    steps_to_fault: Option<u64>,
+    rng: Rng,
+}
+
+impl World {
+    fn new(seed: u64, prints: bool) -> Self {
+        let mut rng = Rng::new(seed);
+        let plan = Plan::draw(seed, &mut rng.fork());
+        let disk = SimDisk::new(rng.fork());
+        let roles = cast(plan.topics.clone(), &mut rng.fork());
+        let clients: Vec<_> = roles.into_iter().enumerate().map(|(n, role)| Client::new(n as u32, role, rng.fork())).collect();
+        let count = clients.len();
+        Self {
+            seed,
+            now: 0,
+            happened: 0,
+            queue: Queue::default(),
+            trace: Trace::new(prints),
+            node: Node::new(plan.node.clone()),
+            plan,
+            disk,
+            links: BTreeMap::new(),
+            next_link: 1,
+            clients,
+            client_links: vec![None; count],
+            client_pauses: vec![0; count],
+            client_wakes: vec![Time::MAX; count],
+            board: Board::default(),
+            events: Vec::new(),
+            judge: Judge::default(),
+            stage: Stage::Stirring,
+            stage_began: 0,
+            steps_to_fault: None,
+            rng,
+        }
+    }
+
+    fn begin(&mut self) {
+        let (node, topics) = (self.plan.node.clone(), self.plan.topics.clone());
+        let faults = self.plan.faults.clone();
+        self.trace.step(0, "plan", &[self.seed], format_args!("{node:?} {topics:?} {faults:?} {:?}", self.plan.disk));
+        self.queue.push(0, Happening::NodeBegins);
+        (0..self.clients.len()).for_each(|client| self.plan_wake(client));
+        self.plan_network_fault();
+        self.plan_node_fault();
+        self.queue.push(plan::STIR, Happening::PhaseEnds);
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::ClientWakes { client } => self.client_wakes(client),
+            Happening::Connects { link } => self.connects(link),
+            Happening::Connected { link } => self.connected(link),
+            Happening::Arrives { link, toward } => self.arrives(link, toward),
+            Happening::Notices { link, side } => self.notices(link, side),
+            Happening::FlushEnds { link } => self.flush_ends(link),
+            Happening::Round { process, shard } => self.if_alive(process, |world| world.round(shard)),
+            Happening::Tick { process, shard } => self.if_alive(process, |world| world.tick(shard)),
+            Happening::Mesh { process, from, to } => self.if_alive(process, |world| world.mesh_arrives(from, to)),
+            Happening::View { process, to } => self.if_alive(process, |world| world.view_arrives(to)),
+            Happening::JournalEnds { process, shard, journal } => self.if_alive(process, |w| w.journal_ends(shard, journal)),
+            Happening::BackgroundEnds { process, shard } => self.if_alive(process, |world| world.background_ends(shard)),
+            Happening::ReadEnds { process, shard, token } => self.if_alive(process, |world| world.read_ends(shard, token)),
+            Happening::NodeBegins => self.node_begins(),
+            Happening::NodeRecovered { process } => self.if_alive(process, Self::node_recovered),
+            Happening::NodeIsKilled { process } => self.if_alive(process, |world| world.crash(false)),
+            Happening::StopIsOverdue { process } => self.if_alive(process, Self::stop_is_overdue),
+            Happening::NetworkFault => self.network_fault(),
+            Happening::NodeFault => self.node_fault(),
+            Happening::PhaseEnds => self.phase_ends(),
+        }
+        self.count_down_to_fault();
+    }
+
+    /// What belongs to a process that has ended no longer happens.
+    fn if_alive(&mut self, process: u32, happen: impl FnOnce(&mut Self)) {
+        if self.node.is_running() && self.node.life.process == process {
+            happen(self);
+        }
+    }
+
+    fn judge_events(&mut self) {
+        for event in std::mem::take(&mut self.events) {
+            let Event { at, client, .. } = &event;
+            self.trace.step(*at, "event", &[u64::from(*client)], format_args!("{:?}", event.what));
+            self.judge.observe(&event);
+        }
+    }
+
+    fn saw(&mut self, what: What) {
+        self.events.push(Event { at: self.now, client: WORLD, life: self.node.life, what });
+    }
+
+    fn report(&mut self, invariant: &'static str, text: String) {
+        self.judge.report(invariant, self.now, text);
+    }
+
+    /// The clients' wall clock; the node's own may differ.
+    fn wall_ms(&self) -> i64 {
+        WALL_START_MS + (self.now / (SECOND / 1000)) as i64
+    }
+
+    fn oracle_phase(&self) -> Phase {
+        if self.stage == Stage::Stirring { Phase::Stir } else { Phase::Settle }
+    }
+
+    fn outcome(&self) -> Outcome {
+        let Life { process, power } = self.node.life;
+        Outcome {
+            seed: self.seed,
+            violation: self.judge.violation().cloned(),
+            hash: self.trace.hash(),
+            time: self.now,
+            operations: self.board.operations,
+            acknowledged: self.board.acknowledged,
+            steps: self.trace.steps(),
+            processes: process,
+            power_losses: power,
+        }
+    }
+}

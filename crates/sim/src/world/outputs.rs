@@ -1,0 +1,100 @@
+//! What shards want done, done: frames to clients, journal writes and file operations to the disk, frames and views to
+//! other shards.
+
+use lockgate_engine::{Lane, Level, MeshFrame, Output};
+
+use super::World;
+use super::queue::{Happening, Toward};
+use super::storage::FileTask;
+use crate::trace::Trace;
+use crate::time::Time;
+
+impl World {
+    /// Carries the outputs of one shard out, in order.
+    pub(super) fn carry_out(&mut self, shard: usize, outputs: Vec<Output>) {
+        let process = self.node.life.process;
+        for output in outputs {
+            trace_output(&mut self.trace, self.now, shard, &output);
+            match output {
+                Output::Send { connection, frame } => {
+                    if let Some(link) = self.links.get_mut(&connection.0).filter(|link| !link.node_is_gone && !link.closing) {
+                        link.to_client.send(frame.to_bytes());
+                        self.pump(connection.0, Toward::Client);
+                    }
+                }
+                Output::ResumeReading { connection } => {
+                    if let Some(link) = self.links.get_mut(&connection.0).filter(|link| !link.node_is_gone) {
+                        link.paused = false;
+                        self.node.shards[shard].readable.insert(connection.0);
+                        self.plan_round(shard);
+                    }
+                }
+                Output::Close { connection, flush_ms } => self.close(connection.0, flush_ms),
+                Output::Mesh { to, frame } => self.send_mesh(shard, usize::from(to.0), frame),
+                Output::Journal(write) => self.start_journal_write(shard, write),
+                Output::File { lane, token, op } => {
+                    let task = FileTask { token, op };
+                    match lane {
+                        Lane::Read => self.start_read(shard, task),
+                        Lane::Background => self.start_background(shard, task),
+                    }
+                }
+                Output::View(view) => {
+                    for to in (0..self.node.shards.len()).filter(|to| *to != shard) {
+                        let at = self.mesh_delay(self.node.shards[to].views.0);
+                        let views = &mut self.node.shards[to].views;
+                        views.0 = at;
+                        views.1.push_back(view.clone());
+                        self.queue.push(at, Happening::View { process, to });
+                    }
+                }
+                Output::Ready => self.shard_is_ready(shard),
+                Output::Stopped => self.shard_has_stopped(shard),
+                Output::Log { .. } => {}
+            }
+        }
+    }
+
+    fn send_mesh(&mut self, from: usize, to: usize, frame: MeshFrame) {
+        if from == to || to >= self.node.shards.len() {
+            return self.report("the_mesh_knows_its_targets", format!("shard {from} sends to shard {to}: {frame:?}"));
+        }
+        let last = self.node.shards[to].mesh.get(&from).map_or(0, |(last, _)| *last);
+        let at: Time = self.mesh_delay(last);
+        let entry = self.node.shards[to].mesh.entry(from).or_default();
+        entry.0 = at;
+        entry.1.push_back(frame);
+        self.queue.push(at, Happening::Mesh { process: self.node.life.process, from, to });
+    }
+}
+
+fn trace_output(trace: &mut Trace, at: Time, shard: usize, output: &Output) {
+    let shard = shard as u64;
+    match output {
+        Output::Send { connection, frame } => {
+            trace.step(at, "> send", &[shard, connection.0], format_args!("{:?} and {} bytes", &frame.head[..], frame.size() - frame.head.len()));
+            trace.bytes(&frame.head);
+            frame.payload.iter().for_each(|piece| trace.bytes(piece));
+        }
+        Output::Journal(write) => {
+            let numbers = [shard, write.kind as u64, write.offset, write.bytes as u64, write.last.0];
+            trace.step(at, "> journal", &numbers, format_args!("{} opens {:?}", write.path, write.open.as_ref().map(|open| &open.free)));
+            write.pieces.iter().for_each(|piece| trace.bytes(piece));
+        }
+        Output::File { lane, token, op } => {
+            trace.step(at, "> file", &[shard, token.0], format_args!("{lane:?} {op:?}"));
+        }
+        Output::Mesh { to, frame } => trace.step(at, "> mesh", &[shard, u64::from(to.0)], format_args!("{frame:?}")),
+        Output::Log { level, message } => {
+            let kind = match level {
+                Level::Error => "> ERROR",
+                Level::Warn => "> warn",
+                Level::Info => "> info",
+                Level::Debug => "> debug",
+            };
+            trace.step(at, kind, &[shard], format_args!("{message}"));
+            trace.bytes(message.as_bytes());
+        }
+        other => trace.step(at, "> output", &[shard], format_args!("{other:?}")),
+    }
+}

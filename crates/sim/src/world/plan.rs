@@ -1,0 +1,140 @@
+//! What a seed chooses before anything happens: the node, its limits, the topics, how fast and how hostile the world is.
+
+use std::collections::BTreeMap;
+
+use lockgate_engine::limits::Limits;
+use lockgate_engine::{JournalSettings, NodeConfig};
+use lockgate_wire::{NodeId, Uid};
+
+use super::link::LinkSpeed;
+use crate::disk::DiskSpeed;
+use crate::history::TopicFacts;
+use crate::oracle::TopicPlan;
+use crate::rng::Rng;
+use crate::time::{MS, SECOND, Time};
+
+/// How long oracles work while faults strike.
+pub(super) const STIR: Time = 60 * SECOND;
+/// What the journal and frame limits must leave beside a batch.
+const BATCH_HEADROOM_BYTES: u32 = 64 << 10;
+
+/// Everything that a seed fixes.
+pub(super) struct Plan {
+    pub(super) node: NodeConfig,
+    pub(super) topics: Vec<TopicPlan>,
+    pub(super) disk: DiskSpeed,
+    /// Drawn for each connection anew, or one for all.
+    pub(super) link: Option<LinkSpeed>,
+    pub(super) faults: Faults,
+    /// How long a round of a shard takes, besides what it waits for.
+    pub(super) round: Time,
+    /// How long a frame of the mesh takes.
+    pub(super) mesh: Time,
+}
+
+/// How hostile the world is.
+#[derive(Clone, Debug)]
+pub(super) struct Faults {
+    /// Mean time between faults of the node; none: it lives undisturbed.
+    pub(super) node_every: Option<Time>,
+    /// Of a thousand faults of the node, how many are power losses…
+    pub(super) power_per_mille: u64,
+    /// …and how many are orderly stops…
+    pub(super) stop_per_mille: u64,
+    /// …and how many are failing writes.
+    pub(super) write_error_per_mille: u64,
+    /// Of a thousand starts, how many are cut off while the disk is read.
+    pub(super) cut_recovery_per_mille: u64,
+    /// Mean time between faults of connections.
+    pub(super) network_every: Option<Time>,
+    /// Now and then the node fails a counted number of steps after its start instead of after a time.
+    pub(super) by_steps_per_mille: u64,
+}
+
+impl Plan {
+    pub(super) fn draw(seed: u64, rng: &mut Rng) -> Self {
+        let max_write_bytes = *rng.pick(&[96 << 10, 128 << 10, 256 << 10]);
+        let file_bytes = u64::from(max_write_bytes) * rng.within(2..=6);
+        let max_batch_bytes = (max_write_bytes - BATCH_HEADROOM_BYTES).min(64 << 10);
+        let mut cluster = [0; 16];
+        cluster[..8].copy_from_slice(&seed.to_le_bytes());
+        cluster[8..].copy_from_slice(&rng.draw().to_le_bytes());
+        let node = NodeConfig {
+            node: NodeId(1),
+            cluster: Uid(cluster),
+            shards: rng.within(1..=4) as u16,
+            incarnation: 0,
+            journal: JournalSettings { file_bytes, max_write_bytes },
+            limits: draw_limits(rng),
+            advertise: Vec::new(),
+            version: "sim".to_owned(),
+        };
+        let topics = (0..rng.within(2..=4)).map(|number| draw_topic(number, max_batch_bytes, rng)).collect();
+        Self {
+            node,
+            topics,
+            disk: DiskSpeed::draw(rng),
+            link: rng.coin().then(|| LinkSpeed::draw(rng)),
+            faults: Faults::draw(rng),
+            round: rng.magnitude(1_000..=MS / 2),
+            mesh: rng.magnitude(1_000..=2 * MS),
+        }
+    }
+}
+
+impl Faults {
+    fn draw(rng: &mut Rng) -> Self {
+        Self {
+            node_every: *rng.pick(&[None, Some(30 * SECOND), Some(10 * SECOND), Some(4 * SECOND), Some(SECOND)]),
+            power_per_mille: *rng.pick(&[0, 200, 500, 900]),
+            stop_per_mille: *rng.pick(&[0, 50, 200]),
+            write_error_per_mille: *rng.pick(&[0, 0, 50, 200]),
+            cut_recovery_per_mille: *rng.pick(&[0, 100, 400]),
+            network_every: *rng.pick(&[None, Some(10 * SECOND), Some(2 * SECOND), Some(SECOND / 2)]),
+            by_steps_per_mille: *rng.pick(&[0, 300, 800]),
+        }
+    }
+}
+
+/// Often the defaults, else so small that the bounds are met all the time.
+fn draw_limits(rng: &mut Rng) -> Limits {
+    let mut limits = Limits::default();
+    if rng.coin() {
+        return limits;
+    }
+    limits.unanswered_requests = rng.magnitude(2..=50) as u32;
+    limits.unanswered_bytes = rng.magnitude(300_000..=2_000_000);
+    limits.publish_bytes_per_shard = rng.magnitude(200_000..=1_000_000);
+    limits.mesh_requests = rng.magnitude(2..=64) as u32;
+    limits.tail_bytes_per_shard = rng.magnitude(1_000..=4_000_000);
+    limits.unflushed_bytes_per_partition = rng.magnitude(2 << 20..=8 << 20);
+    limits.delivery_bytes = rng.magnitude(1_000..=1 << 20) as u32;
+    limits
+}
+
+fn draw_topic(number: u64, max_batch_bytes: u32, rng: &mut Rng) -> TopicPlan {
+    let mut settings = BTreeMap::from([("max_batch_bytes".to_owned(), max_batch_bytes.to_string())]);
+    let interval = rng.per_mille(300).then(|| rng.magnitude(1..=3000) * MS);
+    if let Some(interval) = interval {
+        settings.insert("fsync".to_owned(), format!("interval({}ms)", interval / MS));
+    }
+    let trims = rng.per_mille(200);
+    if trims {
+        settings.insert("retention_bytes".to_owned(), "1MiB".to_owned());
+    }
+    if rng.per_mille(700) {
+        settings.insert("segment_bytes".to_owned(), "1MiB".to_owned());
+    }
+    let append_time = rng.per_mille(200);
+    if append_time {
+        settings.insert("timestamps".to_owned(), "append".to_owned());
+    }
+    let partitions = rng.within(1..=4) as u32;
+    TopicPlan {
+        name: format!("steady-{number}"),
+        facts: TopicFacts { partitions, interval, trims },
+        settings,
+        max_batch_bytes,
+        append_time,
+    }
+}

@@ -1,0 +1,241 @@
+//! The loop of each shard: take what is ready, bounded; handle it; finish the round; carry the outputs out.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use lockgate_engine::{Input, MeshFrame, Output, Shard};
+use lockgate_storage::journal::{JournalKind, JournalWrite};
+use lockgate_wire::{ConnectionId, Frame, ShardId};
+
+use super::World;
+use super::queue::{Happening, LinkNo, Toward};
+use super::storage::FileTask;
+use crate::invariants::bounds_hold;
+use crate::time::{SECOND, Time, US};
+
+/// Inputs and frames that a round takes at most.
+const ROUND_MAX: u64 = 64;
+/// Frames of one connection that a round takes at most.
+const FRAMES_MAX: u64 = 16;
+/// A deadline that stays in the past is a loop; so many ticks in one moment are enough to tell.
+const TICKS_AT_ONCE_MAX: u32 = 1000;
+/// Bounds are looked at every so many rounds.
+const ROUNDS_PER_LOOK: u64 = 16;
+
+/// A shard of the running process and what is around it.
+pub(super) struct Slot {
+    pub(super) shard: Shard,
+    pub(super) inbox: VecDeque<Input>,
+    /// Connections with bytes that the shard may want.
+    pub(super) readable: BTreeSet<LinkNo>,
+    pub(super) journal_writes: BTreeMap<JournalKind, JournalWrite>,
+    pub(super) background: VecDeque<FileTask>,
+    pub(super) reads: BTreeMap<u64, FileTask>,
+    /// Frames from each other shard, in their order.
+    pub(super) mesh: BTreeMap<usize, (Time, VecDeque<MeshFrame>)>,
+    pub(super) views: (Time, VecDeque<Arc<lockgate_engine::ClusterView>>),
+    pub(super) is_ready: bool,
+    pub(super) is_stopped: bool,
+    round_is_planned: bool,
+    busy_until: Time,
+    tick_at: Time,
+    ticks: (Time, u32),
+    rounds: u64,
+}
+
+impl Slot {
+    pub(super) fn new(shard: Shard) -> Self {
+        Self {
+            shard,
+            inbox: VecDeque::new(),
+            readable: BTreeSet::new(),
+            journal_writes: BTreeMap::new(),
+            background: VecDeque::new(),
+            reads: BTreeMap::new(),
+            mesh: BTreeMap::new(),
+            views: (0, VecDeque::new()),
+            is_ready: false,
+            is_stopped: false,
+            round_is_planned: false,
+            busy_until: 0,
+            tick_at: Time::MAX,
+            ticks: (0, 0),
+            rounds: 0,
+        }
+    }
+}
+
+impl World {
+    /// Puts an input into a shard's inbox and wakes it.
+    pub(super) fn give(&mut self, shard: usize, input: Input) {
+        self.node.shards[shard].inbox.push_back(input);
+        self.plan_round(shard);
+    }
+
+    pub(super) fn plan_round(&mut self, shard: usize) {
+        let slot = &mut self.node.shards[shard];
+        if !std::mem::replace(&mut slot.round_is_planned, true) {
+            let at = slot.busy_until.max(self.now + self.rng.below(20 * US));
+            self.queue.push(at, Happening::Round { process: self.node.life.process, shard });
+        }
+    }
+
+    pub(super) fn round(&mut self, shard: usize) {
+        let now = self.node.clock(self.now);
+        let mut outputs = Vec::new();
+        self.node.shards[shard].round_is_planned = false;
+        for _ in 0..self.rng.within(1..=ROUND_MAX) {
+            let slot = &mut self.node.shards[shard];
+            let Some(input) = slot.inbox.pop_front() else { break };
+            trace_input(&mut self.trace, self.now, shard, &input);
+            slot.shard.handle(now, input, &mut outputs);
+        }
+        let readable: Vec<_> = self.node.shards[shard].readable.iter().copied().collect();
+        let turn = if readable.is_empty() { 0 } else { self.rng.below(readable.len() as u64) as usize };
+        for number in readable[turn..].iter().chain(&readable[..turn]) {
+            self.read_frames(shard, *number, &mut outputs);
+        }
+        let slot = &mut self.node.shards[shard];
+        slot.shard.finish_round(now, &mut outputs);
+        slot.rounds += 1;
+        slot.busy_until = self.now + 1 + self.rng.below(2 * self.plan.round);
+        let looks = slot.rounds.is_multiple_of(ROUNDS_PER_LOOK);
+        self.carry_out(shard, outputs);
+        self.plan_tick(shard);
+        if looks {
+            self.look_at_bounds(shard);
+        }
+        let slot = &self.node.shards[shard];
+        if !slot.inbox.is_empty() || !slot.readable.is_empty() {
+            self.plan_round(shard);
+        }
+    }
+
+    /// Decodes frames of a connection while the shard wants them.
+    fn read_frames(&mut self, shard: usize, number: LinkNo, outputs: &mut Vec<Output>) {
+        let now = self.node.clock(self.now);
+        let slot = &mut self.node.shards[shard];
+        let connection = ConnectionId(number);
+        let Some(link) = self.links.get_mut(&number).filter(|link| !link.node_is_gone) else {
+            slot.readable.remove(&number);
+            return;
+        };
+        let before = link.unread.len();
+        for _ in 0..self.rng.within(1..=FRAMES_MAX) {
+            if link.unreadable {
+                link.unread.clear();
+                break;
+            }
+            if !slot.shard.may_read(connection) {
+                link.paused = true;
+                break;
+            }
+            let input = match Frame::decode(&mut link.unread, slot.shard.frame_limit(connection)) {
+                Ok(Some(frame)) => Input::FrameReceived { connection, frame },
+                Ok(None) => break,
+                Err(error) => {
+                    link.unreadable = true;
+                    Input::BadBytes { connection, error }
+                }
+            };
+            trace_input(&mut self.trace, self.now, shard, &input);
+            slot.shard.handle(now, input, outputs);
+        }
+        let wants_more = !link.paused
+            && !link.unreadable
+            && Frame::missing(&link.unread, slot.shard.frame_limit(connection)).map_or(true, |missing| missing == 0);
+        let is_at_end = link.ended && !wants_more && !link.paused;
+        if !wants_more {
+            slot.readable.remove(&number);
+        }
+        let taken = before - link.unread.len();
+        if taken > 0 {
+            link.to_node.free(taken);
+            self.pump(number, Toward::Node);
+        }
+        if is_at_end {
+            self.node_loses(number);
+        }
+    }
+
+    fn plan_tick(&mut self, shard: usize) {
+        let slot = &mut self.node.shards[shard];
+        let Some(deadline) = slot.shard.next_deadline() else { return };
+        let at = self.node.time_of(deadline).max(self.now);
+        let slot = &mut self.node.shards[shard];
+        if at < slot.tick_at {
+            slot.tick_at = at;
+            self.queue.push(at, Happening::Tick { process: self.node.life.process, shard });
+        }
+    }
+
+    pub(super) fn tick(&mut self, shard: usize) {
+        let slot = &mut self.node.shards[shard];
+        if slot.tick_at != self.now {
+            return;
+        }
+        slot.tick_at = Time::MAX;
+        slot.ticks = if slot.ticks.0 == self.now { (self.now, slot.ticks.1 + 1) } else { (self.now, 1) };
+        if slot.ticks.1 > TICKS_AT_ONCE_MAX {
+            let text = format!("shard {shard} asks for a tick at {:?} again and again", slot.shard.next_deadline());
+            return self.report("the_run_moves_on", text);
+        }
+        let is_due = slot.shard.next_deadline().is_some_and(|deadline| deadline <= self.node.clock(self.now).mono);
+        if is_due {
+            self.give(shard, Input::Tick);
+        } else {
+            self.plan_tick(shard);
+        }
+    }
+
+    pub(super) fn mesh_arrives(&mut self, from: usize, to: usize) {
+        let frame = self.node.shards[to].mesh.get_mut(&from).and_then(|(_, frames)| frames.pop_front());
+        if let Some(frame) = frame {
+            self.give(to, Input::Mesh { from: ShardId(from as u16), frame });
+        }
+    }
+
+    pub(super) fn view_arrives(&mut self, to: usize) {
+        if let Some(view) = self.node.shards[to].views.1.pop_front() {
+            self.give(to, Input::View(view));
+        }
+    }
+
+    fn look_at_bounds(&mut self, shard: usize) {
+        let slot = &mut self.node.shards[shard];
+        let verdict = bounds_hold::check(&slot.shard.metrics(), &self.node.config);
+        if let Err(text) = verdict {
+            self.report(bounds_hold::NAME, format!("shard {shard}: {text}"));
+        }
+    }
+
+    /// How long a mesh frame or a view takes, never overtaking the one before.
+    pub(super) fn mesh_delay(&mut self, last: Time) -> Time {
+        let usual = self.rng.below(self.plan.mesh + 1);
+        let late = if self.rng.per_mille(2) { self.rng.below(SECOND / 5) } else { 0 };
+        (self.now + usual + late).max(last)
+    }
+}
+
+fn trace_input(trace: &mut crate::trace::Trace, at: Time, shard: usize, input: &Input) {
+    let shard = shard as u64;
+    match input {
+        Input::FrameReceived { connection, frame } => {
+            trace.step(at, "frame", &[shard, connection.0, frame.request_id, u64::from(frame.op)], format_args!("{:?}", frame.op()));
+            trace.bytes(&frame.body);
+            trace.bytes(&frame.payload);
+        }
+        Input::ConnectionOpened { connection, .. } => trace.step(at, "opened", &[shard, connection.0], format_args!("")),
+        Input::ConnectionClosed { connection } => trace.step(at, "closed", &[shard, connection.0], format_args!("")),
+        Input::Written { connection, bytes } => trace.step(at, "written", &[shard, connection.0, *bytes as u64], format_args!("")),
+        Input::Mesh { from, frame } => trace.step(at, "mesh", &[shard, u64::from(from.0)], format_args!("{frame:?}")),
+        Input::JournalWritten { journal, result } => {
+            trace.step(at, "journal", &[shard, *journal as u64, u64::from(result.is_ok())], format_args!("{result:?}"));
+        }
+        Input::FileDone { token, result } => {
+            trace.step(at, "file", &[shard, token.0, u64::from(result.is_ok())], format_args!("{:?}", result.as_ref().map(|b| b.len())));
+            result.iter().for_each(|bytes| trace.bytes(bytes));
+        }
+        other => trace.step(at, "input", &[shard], format_args!("{other:?}")),
+    }
+}

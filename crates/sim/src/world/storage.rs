@@ -1,0 +1,93 @@
+//! The threads that carry out what storage plans: a journal thread per journal, one background lane, free reads. An
+//! operation takes effect when it ends; a process that dies before leaves any part of it behind.
+
+use bytes::Bytes;
+use lockgate_engine::{FileToken, Input};
+use lockgate_storage::disk::FileOp;
+use lockgate_storage::journal::{JournalKind, JournalWrite};
+
+use super::World;
+use super::queue::Happening;
+
+/// Calls that an operation has at most, about: where a dying process may be in it.
+const CALLS_MAX: u64 = 8;
+
+/// A file operation under way.
+#[derive(Clone, Debug)]
+pub(super) struct FileTask {
+    pub(super) token: FileToken,
+    pub(super) op: FileOp,
+}
+
+impl World {
+    pub(super) fn start_journal_write(&mut self, shard: usize, write: JournalWrite) {
+        let journal = write.kind;
+        let at = self.now + self.plan.disk.journal(write.sync || write.open.is_some(), &mut self.rng);
+        if self.node.shards[shard].journal_writes.insert(journal, write).is_some() {
+            return self.report("one_journal_write_at_a_time", format!("shard {shard} starts a second write of its {journal:?} journal"));
+        }
+        self.queue.push(at, Happening::JournalEnds { process: self.node.life.process, shard, journal });
+    }
+
+    pub(super) fn journal_ends(&mut self, shard: usize, journal: JournalKind) {
+        if let Some(write) = self.node.shards[shard].journal_writes.remove(&journal) {
+            let result = write.execute(&self.disk);
+            self.give(shard, Input::JournalWritten { journal, result });
+        }
+    }
+
+    pub(super) fn start_background(&mut self, shard: usize, task: FileTask) {
+        let queue = &mut self.node.shards[shard].background;
+        queue.push_back(task);
+        if queue.len() == 1 {
+            self.plan_background(shard);
+        }
+    }
+
+    fn plan_background(&mut self, shard: usize) {
+        if let Some(task) = self.node.shards[shard].background.front() {
+            let at = self.now + self.plan.disk.file(&task.op, &mut self.rng);
+            self.queue.push(at, Happening::BackgroundEnds { process: self.node.life.process, shard });
+        }
+    }
+
+    pub(super) fn background_ends(&mut self, shard: usize) {
+        if let Some(FileTask { token, op }) = self.node.shards[shard].background.pop_front() {
+            let result = op.execute(&self.disk);
+            self.give(shard, Input::FileDone { token, result });
+            self.plan_background(shard);
+        }
+    }
+
+    pub(super) fn start_read(&mut self, shard: usize, task: FileTask) {
+        let (at, token) = (self.now + self.plan.disk.file(&task.op, &mut self.rng), task.token.0);
+        self.node.shards[shard].reads.insert(token, task);
+        self.queue.push(at, Happening::ReadEnds { process: self.node.life.process, shard, token });
+    }
+
+    pub(super) fn read_ends(&mut self, shard: usize, token: u64) {
+        if let Some(FileTask { token, op }) = self.node.shards[shard].reads.remove(&token) {
+            let result = op.execute(&self.disk);
+            self.give(shard, Input::FileDone { token, result });
+        }
+    }
+
+    /// The process dies now: what was under way is done up to some call, and that call in part.
+    pub(super) fn tear_what_is_under_way(&mut self) {
+        let mut torn: Vec<Box<dyn Fn(&crate::disk::SimDisk)>> = Vec::new();
+        for slot in &mut self.node.shards {
+            for write in std::mem::take(&mut slot.journal_writes).into_values() {
+                torn.push(Box::new(move |disk| drop(write.execute(disk))));
+            }
+            if let Some(task) = std::mem::take(&mut slot.background).pop_front() {
+                torn.push(Box::new(move |disk| drop::<Result<Bytes, _>>(task.op.execute(disk))));
+            }
+        }
+        while !torn.is_empty() {
+            let execute = torn.swap_remove(self.rng.below(torn.len() as u64) as usize);
+            self.disk.cut_after(self.rng.below(CALLS_MAX));
+            execute(&self.disk);
+            self.disk.crash();
+        }
+    }
+}
