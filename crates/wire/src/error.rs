@@ -91,6 +91,8 @@ kinds! {
     StorageFailed = "storage_failed", 503, Retry;
     /// The broker is at a bound of memory or queue and could not wait longer.
     Overloaded = "overloaded", 503, Retry;
+    /// The connection was given up: the peer said nothing, or took nothing, for too long.
+    ConnectionLost = "connection_lost", 503, Retry;
     /// The request was taken, then its outcome was lost.
     OutcomeUnknown = "outcome_unknown", 504, Unknown;
     /// The disk is below its reserve: no writes until there is room.

@@ -239,6 +239,16 @@ impl OutFrame {
         Self { head: head.freeze(), payload }
     }
 
+    /// What the frame is.
+    pub fn kind(&self) -> FrameKind {
+        match self.head[4] {
+            0 => FrameKind::Request,
+            1 => FrameKind::Response,
+            2 => FrameKind::Push,
+            _ => FrameKind::Error,
+        }
+    }
+
     /// All bytes of the frame on the wire.
     pub fn size(&self) -> usize {
         self.head.len() + self.payload.iter().map(Bytes::len).sum::<usize>()
