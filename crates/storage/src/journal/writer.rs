@@ -237,9 +237,10 @@ impl JournalWriter {
             return None;
         }
         let (count, length) = self.due_records();
-        let end = self.ending == Ending::Requested && count == self.pending.len() && self.synced == self.written;
-        let mark = count == 0 && self.mark_at.is_some_and(|at| at <= self.clock);
-        if count == 0 && !end && !mark {
+        let all = count == self.pending.len();
+        let end = all && self.ending == Ending::Requested && self.synced == self.written;
+        let mark = all && self.mark_at.is_some_and(|at| at <= self.clock);
+        if length > self.room() || (count == 0 && !end && !mark) {
             return None;
         }
         let open = if self.fits(length) { None } else { Some(self.open_file()?) };
@@ -248,16 +249,27 @@ impl JournalWriter {
 
     /// How many records the next write takes, and its bytes with header and padding.
     fn due_records(&self) -> (usize, usize) {
+        let room = self.room();
         let mut length = WRITE_HEADER_BYTES;
         let mut count = 0;
         for record in &self.pending {
-            if length + record.bytes() > self.config.max_write_bytes as usize {
+            if length + record.bytes() > room {
                 break;
             }
             length += record.bytes();
             count += 1;
         }
         (count, length.next_multiple_of(BLOCK_BYTES))
+    }
+
+    /// The largest write that can be started. Without a prepared file that is what the current one has left.
+    fn room(&self) -> usize {
+        let max = self.config.max_write_bytes as usize;
+        match &self.file {
+            _ if self.free.is_some() => max,
+            Some(file) => max.min((self.config.file_bytes - file.offset) as usize),
+            None => 0,
+        }
     }
 
     fn fits(&self, bytes: usize) -> bool {
@@ -405,7 +417,7 @@ impl JournalWriter {
         if self.poison.is_some() || self.ending == Ending::Done {
             return None;
         }
-        let can_mark = self.in_flight.is_none() && (self.free.is_some() || self.fits(BLOCK_BYTES));
+        let can_mark = self.in_flight.is_none() && self.room() >= BLOCK_BYTES;
         let mark = self.mark_at.filter(|_| can_mark);
         let retry = self.retry_prepare_at.filter(|_| self.preparing.is_none());
         mark.into_iter().chain(retry).min()
@@ -451,6 +463,11 @@ impl JournalWriter {
         }
         self.mark_at = Some(self.clock.plus_ms(self.config.mark_after_ms));
         Ok(Sequence(self.synced))
+    }
+
+    /// Everything up to here is with the operating system, or durable.
+    pub fn written_sequence(&self) -> Sequence {
+        Sequence(self.written)
     }
 
     /// Everything up to here is durable.

@@ -9,6 +9,8 @@ use crate::disk::{Disk, Path};
 use crate::journal::format::{self, BLOCK_BYTES, FileHeader, FileHeaderFault, Name, SECTOR_BYTES};
 use crate::journal::{JournalConfig, Sequence};
 
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
 /// No journal counts its files and starts further than this: what says so is damaged, and counting on cannot overflow.
 const NUMBER_MAX: u64 = u64::MAX / 2;
 
@@ -165,12 +167,7 @@ fn never_used(disk: &dyn Disk, config: &JournalConfig, file: &BadFile, is_newest
         file_sequence: file.file_sequence,
         epoch: None,
     };
-    let mut synced = None;
-    scan::later_writes(&view, BLOCK_BYTES as u64, &mut |_, header| {
-        synced = synced.max(Some(header.synced));
-        true
-    })?;
-    let Some(synced) = synced else { return Ok(()) };
+    let Some(synced) = scan::beyond(&view, BLOCK, BLOCK, None)?.synced else { return Ok(()) };
     let what = format!("{}, but there are writes behind it", file.why);
     Err(damage(&file.path, 0, what, file.first_sequence, (synced >= file.first_sequence).then_some(synced)))
 }

@@ -102,7 +102,10 @@ fn contradiction(header: &WriteHeader, left: u64, chain: u32) -> Option<String> 
 }
 
 /// The records of a write and the chain's value after them. `bytes` begin with the write's header, which was verified.
-pub(in crate::journal) fn records(header: &WriteHeader, bytes: &[u8]) -> Result<(Vec<RecoveredRecord>, u32), RecordsFault> {
+pub(in crate::journal) fn records(
+    header: &WriteHeader,
+    bytes: &[u8],
+) -> Result<(Vec<RecoveredRecord>, u32), RecordsFault> {
     let broken = |at: u64, what: &str| RecordsFault::Broken(format!("record {at} {what}"));
     let Some(mut rest) = bytes.get(WRITE_HEADER_BYTES..header.length as usize) else {
         return Err(broken(header.first_sequence, "is cut short"));
@@ -141,43 +144,44 @@ pub(in crate::journal) fn records(header: &WriteHeader, bytes: &[u8]) -> Result<
     Err(RecordsFault::Contradiction(format!("{} bytes follow the last of {} records", rest.len(), header.count)))
 }
 
-/// Shows every write header of this file from `offset` on, until `see` says no.
-pub(super) fn later_writes(
-    view: &FileView<'_>,
-    offset: u64,
-    see: &mut dyn FnMut(u64, WriteHeader) -> bool,
-) -> DiskResult<()> {
-    let mut at = offset;
-    while at < view.bytes {
-        let chunk = view.chunk(at)?;
-        for (index, block) in chunk.chunks(BLOCK_BYTES).enumerate() {
-            let place = at + (index * BLOCK_BYTES) as u64;
-            if let Some(header) = view.header_of(block, place)
-                && !see(place, header)
-            {
-                return Ok(());
-            }
-        }
-        if chunk.is_empty() {
-            return Ok(());
-        }
-        at += chunk.len() as u64;
-    }
-    Ok(())
+/// What stands behind a place where the chain does not go on.
+#[derive(Default)]
+pub(super) struct Beyond {
+    /// A write that follows in the chain, though not in place.
+    pub(super) follows: Option<u64>,
+    /// The highest record that a write states as synced; `None` if there is no write.
+    pub(super) synced: Option<u64>,
+    /// Where the last byte that is not zero ends; the place itself if all are zero.
+    pub(super) end: u64,
 }
 
-/// Where the last byte that is not zero ends, from `offset` on; `offset` if all are zero.
-pub(super) fn end_of_bytes(view: &FileView<'_>, offset: u64) -> DiskResult<u64> {
-    let (mut at, mut end) = (offset, offset);
-    while at < view.bytes {
+/// Looks at everything from `offset` on, for writes from `writes_from` on. Stops at a write that begins with the record
+/// and the chain's value in `follows`.
+pub(super) fn beyond(
+    view: &FileView<'_>,
+    offset: u64,
+    writes_from: u64,
+    follows: Option<(u64, u32)>,
+) -> DiskResult<Beyond> {
+    let mut found = Beyond { end: offset, ..Beyond::default() };
+    let mut at = offset;
+    loop {
         let chunk = view.chunk(at)?;
-        if chunk.is_empty() {
-            break;
-        }
         if let Some(last) = chunk.iter().rposition(|byte| *byte != 0) {
-            end = at + last as u64 + 1;
+            found.end = at + last as u64 + 1;
         }
-        at += chunk.len() as u64;
+        for block in chunk.chunks(BLOCK_BYTES) {
+            if let Some(header) = view.header_of(block, at).filter(|_| at >= writes_from) {
+                found.synced = found.synced.max(Some(header.synced));
+                if follows == Some((header.first_sequence, header.chain)) {
+                    found.follows = Some(at);
+                    return Ok(found);
+                }
+            }
+            at += block.len() as u64;
+        }
+        if chunk.is_empty() {
+            return Ok(found);
+        }
     }
-    Ok(end)
 }

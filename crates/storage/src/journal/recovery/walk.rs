@@ -11,10 +11,12 @@ use lockgate_wire::GroupId;
 use super::RecoveredRecord;
 use super::error::{Damage, RecoveryError};
 use super::inventory::{FoundFile, Inventory};
-use super::scan::{self, FileView, Found};
+use super::scan::{self, Beyond, FileView, Found};
 use crate::disk::Disk;
 use crate::journal::format::{self, BLOCK_BYTES, WriteHeader};
 use crate::journal::{JournalConfig, JournalKind, Sequence};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
 
 pub(super) struct Walk<'a> {
     disk: &'a dyn Disk,
@@ -70,9 +72,8 @@ impl LogEnd {
 /// A place where the chain does not go on.
 struct Stop {
     offset: u64,
-    /// Behind what is known to be there.
-    beyond: u64,
     why: String,
+    beyond: Beyond,
 }
 
 impl<'a> Walk<'a> {
@@ -120,7 +121,7 @@ impl<'a> Walk<'a> {
     /// were cut once and stay so.
     fn file(&mut self, index: usize, file: &FoundFile, limit: Option<u64>) -> Result<Stop, RecoveryError> {
         let view = self.view(file);
-        let mut offset = BLOCK_BYTES as u64;
+        let mut offset = BLOCK;
         let mut chain = file.chain;
         loop {
             let (header, why) = match scan::write_at(&view, offset, chain)? {
@@ -130,34 +131,24 @@ impl<'a> Walk<'a> {
                     offset += header.padded_bytes();
                     continue;
                 }
-                Found::Write(..) => {
-                    return Ok(Stop { offset, beyond: offset, why: "a write that was cut before".into() });
-                }
+                Found::Write(header, ..) => (Some(header), "a write that was cut before".into()),
                 Found::Broken(header, why) => (header, why),
                 Found::Contradiction(what) => return Err(self.damage(file, offset, what, None).into()),
             };
-            let beyond = offset + header.map_or(BLOCK_BYTES as u64, |header| header.padded_bytes());
-            if header.is_none()
-                && limit != Some(self.expected)
-                && let Some(resumed) = self.behind_lost_marks(&view, beyond, chain)?
-            {
-                offset = resumed;
-                continue;
+            if limit == Some(self.expected) {
+                return Ok(Stop { offset, why, beyond: Beyond::default() });
             }
-            return Ok(Stop { offset, beyond, why });
+            let beyond = match header {
+                // The bad write ends where its header says: what its records hold is not looked at.
+                Some(header) => scan::beyond(&view, offset, offset + header.padded_bytes(), None)?,
+                // If the next good write follows in the chain, only marks can have stood here.
+                None => scan::beyond(&view, offset, offset + BLOCK, Some((self.expected, chain)))?,
+            };
+            match beyond.follows {
+                Some(resumed) => offset = resumed,
+                None => return Ok(Stop { offset, why, beyond }),
+            }
         }
-    }
-
-    /// A write that follows the last good one in the chain, though not in place: only marks can have stood between.
-    fn behind_lost_marks(&self, view: &FileView<'_>, from: u64, chain: u32) -> Result<Option<u64>, RecoveryError> {
-        let mut found = None;
-        scan::later_writes(view, from, &mut |offset, header| {
-            if header.first_sequence == self.expected && header.chain == chain {
-                found = Some(offset);
-            }
-            found.is_none()
-        })?;
-        Ok(found)
     }
 
     fn take(
@@ -206,9 +197,10 @@ impl<'a> Walk<'a> {
     /// The chain ends in `files[index]`, and what follows does not go on from there. `None`: a clean end.
     fn decide(&self, inventory: &Inventory, index: usize, stop: Stop) -> Result<Option<Tail>, RecoveryError> {
         let (file, later) = (&inventory.files[index], &inventory.files[index + 1..]);
-        let mut stated = self.synced_beyond(file, stop.beyond)?;
+        let mut stated = stop.beyond.synced.unwrap_or(0);
         for file in later {
-            stated = stated.max(file.header.synced).max(self.synced_beyond(file, BLOCK_BYTES as u64)?);
+            let beyond = scan::beyond(&self.view(file), BLOCK, BLOCK, None)?;
+            stated = stated.max(file.header.synced).max(beyond.synced.unwrap_or(0));
         }
         if let (Some(unused), JournalKind::Synced) = (&inventory.unused, self.kind) {
             stated = stated.max(unused.first_sequence.saturating_sub(1));
@@ -222,19 +214,10 @@ impl<'a> Walk<'a> {
         if stated >= self.expected {
             return Err(self.damage(file, stop.offset, stop.why, Some(stated)).into());
         }
-        let end = scan::end_of_bytes(&self.view(file), stop.offset)?;
-        let torn = end > stop.offset || !later.is_empty();
-        Ok(torn.then_some(Tail { file: index, offset: stop.offset, end, why: stop.why }))
-    }
-
-    /// The highest record that a write of this file, from `offset` on, states as synced.
-    fn synced_beyond(&self, file: &FoundFile, offset: u64) -> Result<u64, RecoveryError> {
-        let mut synced = 0;
-        scan::later_writes(&self.view(file), offset, &mut |_, header| {
-            synced = synced.max(header.synced);
-            true
-        })?;
-        Ok(synced)
+        // Nothing was ever begun behind an end mark: what is there was there before.
+        let torn = stop.beyond.end > stop.offset && self.end_mark != Some(index);
+        let tail = Tail { file: index, offset: stop.offset, end: stop.beyond.end, why: stop.why };
+        Ok((torn || !later.is_empty()).then_some(tail))
     }
 
     fn view<'f>(&self, file: &'f FoundFile) -> FileView<'f>

@@ -287,10 +287,15 @@ fn what_is_left_in_a_recycled_file_never_counts() {
     rig.disk.set_file(&free, old);
     rig.write_blocks(9, 1);
     rig.write_blocks(9, 1);
-    let (rig, found) = rig.restart();
+    let torn_or_left = rig.disk.clone();
+    rig.writer.end();
+    rig.write();
+    let (_, found) = rig.restart();
     assert_eq!(sequences(&found), [1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(found.records[6].group, GroupId(9));
-    assert_eq!(rig.recover().unwrap().records, found.records);
+    assert_eq!((found.recovered.cuts, found.recovered.ended_cleanly), (vec![], true));
+    let (_, without_end) = Rig::start(torn_or_left, config(Synced));
+    assert_eq!((without_end.records, without_end.recovered.cuts.len()), (found.records, 1));
 }
 
 #[test]

@@ -174,6 +174,23 @@ fn a_full_disk_is_no_poison_and_is_tried_again_after_a_pause() {
 }
 
 #[test]
+fn what_fits_the_rest_of_the_file_is_written_while_there_is_no_next_one() {
+    let mut rig = Rig::new(Synced);
+    for blocks in [4, 4, 4, 1] {
+        rig.write_blocks(1, blocks);
+    }
+    rig.append(1, 5000);
+    rig.append(1, 5000);
+    rig.append(1, 10);
+    let write = rig.writer.start_write(rig.now).unwrap();
+    assert_eq!((write.bytes, write.last), (2 * BLOCK_BYTES, Sequence(5)));
+    rig.writer.finished(write.execute(&rig.disk), rig.now).unwrap();
+    assert_eq!(rig.writer.start_write(rig.now), None);
+    assert_eq!(rig.write().last, Sequence(7));
+    assert_eq!(sequences(&rig.restart().1), [1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
 fn an_end_is_the_last_word() {
     let mut rig = Rig::new(Synced);
     rig.append(1, 10);
