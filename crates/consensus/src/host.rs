@@ -126,8 +126,8 @@ impl Host {
     /// poisons itself.
     pub fn advance(&mut self, journals: &mut impl Append, events: &mut Vec<Event>) -> usize {
         let round = std::mem::take(&mut self.listed);
-        let refused = !self.poisoned && self.write(&round, journals, events).is_err();
-        if refused {
+        // The one door to the journals and to the engine: closed for good by a poison, whatever else is still called.
+        if !self.poisoned && self.write(&round, journals, events).is_err() {
             self.poison();
         }
         events.append(&mut self.stepped_down);
@@ -137,9 +137,6 @@ impl Host {
     /// A journal has confirmed everything up to a record: synced to the device, or for the buffered journal handed to
     /// the operating system. What depended on it is told by the next [`Host::advance`].
     pub fn persisted(&mut self, journal: JournalKind, up_to: Sequence) {
-        if self.poisoned {
-            return;
-        }
         let (confirmed, waiting) = match journal {
             JournalKind::Synced => (&mut self.confirmed.synced, &mut self.waiting_synced),
             JournalKind::Buffered => (&mut self.confirmed.buffered, &mut self.waiting_buffered),
@@ -208,11 +205,6 @@ impl Host {
             let stepped_down = state.step_down().map(|term| Event::SteppedDown { group: *group, term });
             self.stepped_down.extend(stepped_down);
         }
-        self.listed.clear();
-        self.removed.clear();
-        self.waiting_synced.clear();
-        self.waiting_buffered.clear();
-        self.leaving_buffered.clear();
     }
 
     /// A group's state, or `None` if it is not here.

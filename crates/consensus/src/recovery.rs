@@ -11,7 +11,7 @@ use lockgate_storage::journal::{JournalKind, RecordKind, RecoveredRecord};
 use lockgate_wire::{GroupId, LogIndex, ReplicaId, Term};
 
 use crate::log::check_order;
-use crate::record::{self, HardState, Malformed, SNAPSHOT_TERM, Truncation, Written};
+use crate::record::{self, HardState, Malformed, SNAPSHOT_INDEX, SNAPSHOT_TERM, Truncation, Written};
 use crate::{Configuration, ConsensusError, Entry};
 
 /// A group as the journals have it, to be given to [`crate::Host::open`].
@@ -35,6 +35,19 @@ pub struct RecoveredGroup {
     pub configuration: Configuration,
 }
 
+impl RecoveredGroup {
+    /// The last entry of the log; the virtual snapshot's index when there is none.
+    pub fn last_index(&self) -> LogIndex {
+        self.entries.last().map_or(SNAPSHOT_INDEX, |entry| entry.index)
+    }
+
+    /// The term of an entry; the virtual snapshot's for what the log no longer has.
+    pub fn term_of(&self, index: LogIndex) -> Term {
+        let at = self.entries.binary_search_by_key(&index, |entry| entry.index);
+        at.map_or(SNAPSHOT_TERM, |at| self.entries[at].term)
+    }
+}
+
 /// Folds the records of both journals, in any interleaving of the two.
 #[derive(Default)]
 pub struct Recovery {
@@ -48,6 +61,8 @@ struct Replica {
     /// The newest applied configuration after the bootstrap's.
     configuration: Option<(LogIndex, Configuration)>,
     hard_state: HardState,
+    /// Entries before it are not kept.
+    keep_from: LogIndex,
     /// By index; the term of writing never falls from one to the next.
     entries: BTreeMap<LogIndex, Written>,
     truncations: Vec<Truncation>,
@@ -86,6 +101,19 @@ impl Recovery {
         Ok(())
     }
 
+    /// What the engine gave at the replica's bootstrap, once that was folded.
+    pub fn tag(&self, group: GroupId, replica: ReplicaId) -> Option<Bytes> {
+        self.replicas.get(&(group, replica))?.bootstrap.as_ref().map(|(_, tag)| tag.clone())
+    }
+
+    /// The engine has everything before `index` on its disk, applied: such entries are not kept, now or later. They were
+    /// committed, so nothing ever voids them.
+    pub fn keep_from(&mut self, group: GroupId, replica: ReplicaId, index: LogIndex) {
+        let state = self.replicas.entry((group, replica)).or_default();
+        state.keep_from = index;
+        state.entries = state.entries.split_off(&index);
+    }
+
     /// The groups that live, by id.
     pub fn finish(self) -> Result<Vec<RecoveredGroup>, ConsensusError> {
         let mut groups: Vec<RecoveredGroup> = Vec::new();
@@ -104,6 +132,9 @@ impl Replica {
     /// Keeps the entry unless something written in a later term voids it, and drops what it voids.
     fn entry(&mut self, group: GroupId, new: Written) -> Result<(), ConsensusError> {
         let index = new.entry.index;
+        if index < self.keep_from {
+            return Ok(());
+        }
         let before = self.entries.range(..=index).next_back().map(|(_, written)| written.written_in);
         let truncated = self.truncations.iter().any(|cut| cut.from <= index && cut.term > new.written_in);
         if truncated || before.is_some_and(|before| before > new.written_in) {

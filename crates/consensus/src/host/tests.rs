@@ -26,16 +26,17 @@ fn advance(host: &mut Host, paper: &mut Paper) -> Vec<Event> {
     events
 }
 
-/// Confirms everything until nothing more happens.
+/// Confirms everything until nothing more happens, which takes a few rounds and not many.
 fn settle(host: &mut Host, paper: &mut Paper) -> Vec<Event> {
     let mut events = Vec::new();
-    loop {
+    for _ in 0..10 {
         host.persisted(Buffered, paper.end(Buffered));
         host.persisted(Synced, paper.end(Synced));
         if host.advance(paper, &mut events) == 0 {
             return events;
         }
     }
+    panic!("the host does not come to rest: {events:?}");
 }
 
 /// A group that serves, with its paper.
@@ -152,6 +153,26 @@ fn proposals_in_flight_at_a_poison_never_commit() {
     assert_eq!(host.bootstrap(GroupId(2), REPLICA, tag(), Synced), Err(ConsensusError::Poisoned));
     let status = host.status(GROUP).unwrap();
     assert_eq!((status.role, status.committed), (Role::Follower, LogIndex(2)));
+}
+
+#[test]
+fn nothing_is_written_or_told_after_a_poison_whatever_is_called() {
+    let (mut host, mut paper) = serving(Buffered);
+    host.bootstrap(GroupId(2), REPLICA, tag(), Synced).unwrap();
+    settle(&mut host, &mut paper);
+    host.propose(GROUP, Bytes::new(), data("a")).unwrap();
+    advance(&mut host, &mut paper);
+    host.propose(GROUP, Bytes::new(), data("b")).unwrap();
+    host.poison();
+    assert_eq!(advance(&mut host, &mut paper).len(), 2);
+    let ends = (paper.end(Synced), paper.end(Buffered));
+    host.set_durability(GROUP, Synced);
+    host.buffered_synced(paper.end(Buffered));
+    host.persisted(Buffered, paper.end(Buffered));
+    host.remove(GroupId(2));
+    host.poison();
+    assert_eq!(advance(&mut host, &mut paper), []);
+    assert_eq!((paper.end(Synced), paper.end(Buffered)), ends);
 }
 
 #[test]

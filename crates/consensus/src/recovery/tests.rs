@@ -97,6 +97,16 @@ fn a_group_comes_back_with_its_tag_vote_and_configuration() {
 }
 
 #[test]
+fn a_recovered_log_names_its_end_and_its_terms() {
+    let start = vec![(Synced, bootstrap()), (Synced, hard_state(4, 3, 1))];
+    let empty = fold(start.clone()).unwrap().remove(0);
+    assert_eq!((empty.last_index(), empty.term_of(LogIndex(1))), (LogIndex(1), Term(1)));
+    let two = fold([start, vec![(Synced, own(2, 2, "a")), (Synced, own(3, 4, "b"))]].concat()).unwrap().remove(0);
+    assert_eq!(two.last_index(), LogIndex(3));
+    assert_eq!([1, 2, 3].map(|index| two.term_of(LogIndex(index)).0), [1, 2, 4]);
+}
+
+#[test]
 fn a_later_terms_write_voids_what_earlier_terms_wrote_there_and_above() {
     let records = vec![
         (Synced, bootstrap()),

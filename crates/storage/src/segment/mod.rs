@@ -30,7 +30,7 @@ use bytes::Bytes;
 use lockgate_wire::{LogIndex, Offset, Term, WallMs};
 
 use crate::disk::{DiskError, Path};
-pub use open::{Cut, OpenReport};
+pub use open::{Cut, OpenReport, sealed_end};
 pub use read::{Parsed, Position};
 pub use retention::Retention;
 use summary::Segment;
@@ -161,6 +161,10 @@ enum Maintenance {
 }
 
 impl Segments {
+    /// From the next segment on, they are divided by this size.
+    pub fn set_segment_bytes(&mut self, bytes: u64) {
+        self.config.segment_bytes = bytes;
+    }
     /// The first offset that is kept. Never falls, also over restarts.
     pub fn start_offset(&self) -> Offset {
         self.start.offset

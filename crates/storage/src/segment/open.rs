@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use lockgate_wire::Offset;
+use lockgate_wire::{LogIndex, Offset};
 
 use super::frame::{self, Fault, VERSION};
 use super::read::Position;
@@ -31,6 +31,19 @@ pub struct OpenReport {
     pub cut: Option<Cut>,
     /// Files that were removed: behind a cut or hole, below the start, or left by a write that did not end.
     pub removed: Vec<Path>,
+}
+
+impl OpenReport {
+    /// What is not as an orderly stop leaves it, a line each.
+    pub fn findings(&self) -> Vec<String> {
+        let cut = self.cut.iter().map(|cut| {
+            let Cut { path, kept_bytes, cut_bytes, reason } = cut;
+            format!("{path}: cut at byte {kept_bytes}, {cut_bytes} bytes go ({reason}); the journal puts back what counts")
+        });
+        let bad = self.bad_indexes.iter().map(|path| format!("{path}: no valid seal, the segment was scanned"));
+        let removed = self.removed.iter().map(|path| format!("{path}: removed, it was left over"));
+        cut.chain(bad).chain(removed).collect()
+    }
 }
 
 /// Bytes that were cut from the end of a log.
@@ -72,13 +85,20 @@ impl Segments {
     /// log ends, and the rest is removed: it is in the journal still, and the caller puts it back (and checks that it can:
     /// from [`Segments::end`], skipping what is below its offset, since a cut may fall between the batches of one entry).
     ///
+    /// With `at_most`, what is unsealed and of later entries is cut too: what a buffered journal lost with the power, and
+    /// the segment happened to keep.
+    ///
     /// # Panics
     /// If the index of a full segment would take more than 64 MiB: settings are validated before.
-    pub fn open(disk: &dyn Disk, config: SegmentConfig) -> Result<(Self, OpenReport), SegmentError> {
+    pub fn open(
+        disk: &dyn Disk,
+        config: SegmentConfig,
+        at_most: Option<LogIndex>,
+    ) -> Result<(Self, OpenReport), SegmentError> {
         let files = Files::list(disk, &config.directory)?;
         let start = open_start(disk, &config.directory, &files)?;
         let mut report = OpenReport::default();
-        let found = find(disk, &config, &files, start, &mut report)?;
+        let found = find(disk, &config, &files, (start, at_most), &mut report)?;
         tidy(disk, &config.directory, &files, &found, &mut report)?;
 
         Ok((Self::with(config, start, found), report))
@@ -117,6 +137,25 @@ impl Segments {
         segments.advance_synced();
         segments
     }
+}
+
+/// The place up to which a partition's log is in sealed segments, or durably removed. Reads seals only; what it finds
+/// wrong, it leaves to [`Segments::open`] to name.
+pub fn sealed_end(disk: &dyn Disk, directory: &Path) -> Result<LogPoint, SegmentError> {
+    if disk.list(directory).is_err_and(|error| error.is_missing()) {
+        return Ok(LogPoint::default());
+    }
+    let files = Files::list(disk, directory)?;
+    let start = open_start(disk, directory, &files)?;
+    let sealed = find_sealed(disk, directory, &files, start, &mut OpenReport::default())?;
+    let mut end = start;
+    for segment in sealed.values() {
+        if segment.base != end.offset {
+            break;
+        }
+        end = segment.end();
+    }
+    Ok(end)
 }
 
 impl Files {
@@ -171,10 +210,10 @@ fn find(
     disk: &dyn Disk,
     config: &SegmentConfig,
     files: &Files,
-    start: LogPoint,
+    (start, at_most): (LogPoint, Option<LogIndex>),
     report: &mut OpenReport,
 ) -> Result<VecDeque<Segment>, SegmentError> {
-    let mut sealed = find_sealed(disk, config, files, start, report)?;
+    let mut sealed = find_sealed(disk, &config.directory, files, start, report)?;
     let last_sealed = sealed.keys().next_back().copied();
     let mut found = VecDeque::new();
     let mut end = start;
@@ -191,7 +230,7 @@ fn find(
         let (segment, fault) = match sealed.remove(&base) {
             Some(segment) => (segment, None),
             None => {
-                let scan = scan(disk, config, &path, file_bytes, end)?;
+                let scan = scan(disk, config, &path, file_bytes, (end, at_most))?;
                 report.scanned += 1;
                 report.scanned_bytes += scan.segment.bytes;
                 (scan.segment, scan.fault)
@@ -219,7 +258,7 @@ fn find(
 /// The segments with a valid seal.
 fn find_sealed(
     disk: &dyn Disk,
-    config: &SegmentConfig,
+    directory: &Path,
     files: &Files,
     start: LogPoint,
     report: &mut OpenReport,
@@ -227,7 +266,7 @@ fn find_sealed(
     let mut sealed = BTreeMap::new();
     for (&base, &index_bytes) in files.indexes.range(start.offset..) {
         let log_bytes = files.logs.get(&base).copied();
-        let path = index_path(&config.directory, base);
+        let path = index_path(directory, base);
         let bytes = if index_bytes <= index::MAX_BYTES {
             disk.read(&path, 0, index_bytes as usize)?
         } else {
@@ -237,7 +276,7 @@ fn find_sealed(
             Some(segment) if Some(segment.bytes) == log_bytes => drop(sealed.insert(base, segment)),
             Some(segment) => {
                 return Err(SegmentError::Damaged {
-                    path: log_path(&config.directory, base),
+                    path: log_path(directory, base),
                     position: log_bytes.unwrap_or(0).min(segment.bytes),
                     reason: "it is missing, or its size is not the one it was sealed with",
                 });
@@ -254,7 +293,7 @@ fn scan(
     config: &SegmentConfig,
     path: &Path,
     file_bytes: u64,
-    previous: LogPoint,
+    (previous, at_most): (LogPoint, Option<LogIndex>),
 ) -> Result<Scan, SegmentError> {
     let mut segment = Segment::new(previous.offset);
     let mut end = previous;
@@ -264,6 +303,9 @@ fn scan(
         let is_last = rest.len() < len;
         let fault = loop {
             match frame::decode(&rest) {
+                Ok(frame) if at_most.is_some_and(|last| frame.batch.index > last) => {
+                    break Fault::Bad("an entry that the journal does not have");
+                }
                 Ok(frame) if follows(&frame, end) => {
                     drop(rest.split_to(frame.bytes));
                     segment.add(&frame, config.index_interval_bytes);

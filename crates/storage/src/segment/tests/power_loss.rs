@@ -230,7 +230,7 @@ proptest! {
                     random >> 33
                 });
                 log.disk.fuse.set((attempt < 3).then_some((seed >> (8 * attempt)) as u32 % 16));
-                match Segments::open(&log.disk, log.config.clone()) {
+                match Segments::open(&log.disk, log.config.clone(), None) {
                     Ok((segments, _)) => {
                         log.segments = segments;
                         break;

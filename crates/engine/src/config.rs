@@ -1,0 +1,74 @@
+//! What a shard is told once, when it starts.
+
+use lockgate_storage::disk::Path;
+use lockgate_storage::journal::{JournalConfig, JournalIdentity, JournalKind};
+use lockgate_wire::{NodeId, PartitionId, ShardId, Uid};
+
+use crate::limits::Limits;
+
+/// What all shards of a node share.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeConfig {
+    /// This node.
+    pub node: NodeId,
+    /// The cluster it belongs to.
+    pub cluster: Uid,
+    /// How many shards the node has, 1 or more.
+    pub shards: u16,
+    /// Grows at every start.
+    pub incarnation: u64,
+    /// Journal sizes.
+    pub journal: JournalSettings,
+    /// The bounds.
+    pub limits: Limits,
+    /// Client addresses told in topology; empty: clients stay where they are.
+    pub advertise: Vec<String>,
+    /// The build's version, for Hello.
+    pub version: String,
+}
+
+/// Sizes of a shard's two journals.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JournalSettings {
+    /// Size of a journal file.
+    pub file_bytes: u64,
+    /// Largest single write.
+    pub max_write_bytes: u32,
+}
+
+impl Default for JournalSettings {
+    fn default() -> Self {
+        Self { file_bytes: 64 << 20, max_write_bytes: 4 << 20 }
+    }
+}
+
+/// The directory of the catalog's checkpoints.
+pub(crate) const METADATA_DIRECTORY: &str = "metadata";
+/// The directory that holds a directory for each partition.
+pub(crate) const PARTITIONS_DIRECTORY: &str = "partitions";
+
+impl NodeConfig {
+    /// The configuration of one journal of a shard.
+    pub fn journal(&self, shard: ShardId, kind: JournalKind) -> JournalConfig {
+        let name = match kind {
+            JournalKind::Synced => "journal",
+            JournalKind::Buffered => "buffered",
+        };
+        let identity = JournalIdentity { cluster: self.cluster, node: self.node, shard };
+        let mut config = JournalConfig::new(kind, format!("shards/{shard}/{name}"), identity);
+        config.file_bytes = self.journal.file_bytes;
+        config.max_write_bytes = self.journal.max_write_bytes;
+        config
+    }
+}
+
+/// The directory of a partition's segments and checkpoints.
+pub(crate) fn partition_directory(partition: PartitionId) -> Path {
+    format!("{PARTITIONS_DIRECTORY}/{partition}").into()
+}
+
+/// The partition whose directory has this name, if it is one.
+pub(crate) fn partition_of_directory(name: &str) -> Option<PartitionId> {
+    let (topic, partition) = name.split_once('-')?;
+    Some(PartitionId { topic: topic.parse::<u64>().ok()?.into(), partition: partition.parse().ok()? })
+}

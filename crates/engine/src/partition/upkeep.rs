@@ -1,0 +1,268 @@
+//! What a partition does for itself: writing applied batches to segments, sealing, retention, checkpoints, expiry.
+
+use bytes::Bytes;
+use lockgate_catalog::settings::TopicConfig;
+use lockgate_storage::checkpoint::{self, CheckpointHeader};
+use lockgate_storage::disk::{DiskError, DiskResult, FileOp, Path};
+use lockgate_storage::journal::{Draft, JournalKind, RecordKind, Sequence};
+use lockgate_storage::segment::Retention;
+use lockgate_wire::{LogIndex, MonoTime, Offset, PartitionId, WallMs};
+
+use super::entry::{self, Change};
+use super::{Partition, Phase};
+use crate::background::Background;
+use crate::config::partition_directory;
+use crate::core::{Core, FileOwner};
+use crate::limits::{CHECKPOINT_ENTRIES, RETENTION_EVERY_MS, SEAL_AFTER_MS};
+
+/// What a finished plan completes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Done {
+    Made,
+    Flushed,
+    Sealed,
+    Expired,
+    Checkpointed(LogIndex),
+    Removed,
+}
+
+/// The state of that work.
+pub(super) struct Upkeep {
+    background: Background<Done>,
+    directory: Path,
+    pub(super) entries_since_checkpoint: u64,
+    /// A checkpoint that waits for the journal, then is being written.
+    checkpoint: Option<Pending>,
+    /// Checkpoints on the disk, oldest first.
+    checkpoints: Vec<LogIndex>,
+    /// When retention is looked at next.
+    next_look: MonoTime,
+    /// Since when a rolled segment waits for its seal, and what the journal has to make durable first.
+    rolled: Option<(MonoTime, Sequence)>,
+    /// The record that says that the buffered journal is used.
+    mark: Option<Sequence>,
+    /// Offsets below the first are durable, those below the second are once the buffered journal is synced that far.
+    durable: (Offset, Offset, Sequence),
+}
+
+/// The content of that record.
+pub(crate) const BUFFERED_MARK: &[u8] = b"buffered";
+
+/// What may be written once the buffered journal is on the device up to `after`: files never know more than the
+/// journal after a loss of power.
+struct Pending {
+    after: Sequence,
+    /// `None` once it is being written.
+    op: Option<FileOp>,
+    index: LogIndex,
+}
+
+impl Upkeep {
+    pub(super) fn new(id: PartitionId) -> Self {
+        Self {
+            background: Background::new(FileOwner::Background(id)),
+            directory: partition_directory(id),
+            entries_since_checkpoint: 0,
+            checkpoint: None,
+            checkpoints: Vec::new(),
+            next_look: MonoTime::default(),
+            rolled: None,
+            mark: None,
+            durable: (Offset(0), Offset(0), Sequence(0)),
+        }
+    }
+
+    /// Why the partition's file work stands still, if it does.
+    pub(super) fn error(&self) -> Option<&DiskError> {
+        self.background.error()
+    }
+}
+
+impl Partition {
+    /// The plan that makes a new partition's directory.
+    pub(crate) fn make_directory(&mut self, core: &mut Core, ops: Vec<FileOp>) {
+        self.upkeep.background.plan(ops, Done::Made);
+        self.upkeep.background.run(core);
+    }
+
+    /// The partition's entries may go to the buffered journal: a record that says so has to be durable before its files
+    /// get anything, so that a recovery knows that they may have more than the journal.
+    pub(crate) fn mark_buffered(&mut self, core: &mut Core) {
+        if self.journal() == JournalKind::Synced || self.upkeep.mark.is_some() {
+            return;
+        }
+        let (group, replica) = (self.group, self.replica);
+        let draft =
+            Draft { group, replica, kind: RecordKind::CheckpointMark, body: vec![Bytes::from_static(BUFFERED_MARK)] };
+        match core.journals.synced.append(draft) {
+            Ok(sequence) => self.upkeep.mark = Some(sequence),
+            Err(error) => self.fail(core, format!("its journal refused a mark: {error}")),
+        }
+    }
+
+    /// Recovery found such a record.
+    pub(crate) fn found_mark(&mut self) {
+        self.upkeep.mark = Some(Sequence(0));
+    }
+
+    /// The checkpoints that recovery found, oldest first.
+    pub(crate) fn found_checkpoints(&mut self, indexes: Vec<LogIndex>) {
+        self.upkeep.checkpoints = indexes;
+    }
+
+    /// A file operation of the partition ended.
+    pub(crate) fn file_done(&mut self, core: &mut Core, result: DiskResult<Bytes>) {
+        let Some((done, result)) = self.upkeep.background.finished(core, result) else { return };
+        match done {
+            Done::Made | Done::Removed => {}
+            Done::Flushed => self.log.flush_done(core.now.mono),
+            Done::Sealed => self.log.segments.sealed(result.as_ref().copied()),
+            Done::Expired => self.log.segments.expired(),
+            Done::Checkpointed(index) => self.checkpointed(core, index),
+        }
+    }
+
+    fn checkpointed(&mut self, core: &mut Core, index: LogIndex) {
+        core.metrics.checkpoints += 1;
+        self.upkeep.checkpoint = None;
+        self.upkeep.checkpoints.push(index);
+        if let Some(op) = checkpoint::obsolete(&self.upkeep.directory, &self.upkeep.checkpoints) {
+            self.upkeep.background.plan(vec![op], Done::Removed);
+            let keep = self.upkeep.checkpoints.len().saturating_sub(checkpoint::KEPT);
+            self.upkeep.checkpoints.drain(..keep);
+        }
+    }
+
+    /// Does what is due. `stopping`: everything that makes the next start short.
+    pub(crate) fn look_after(&mut self, core: &mut Core, stopping: bool) {
+        let now = core.now.mono;
+        let is_marked = self.upkeep.mark.is_none_or(|mark| mark <= core.journals.synced.synced_sequence());
+        let flush = if is_marked { self.log.plan_flush(now, stopping) } else { Vec::new() };
+        if !flush.is_empty() {
+            self.upkeep.background.plan(flush, Done::Flushed);
+        }
+        self.log.trim(core.tail_share_bytes);
+        if self.upkeep.next_look <= now || stopping {
+            self.upkeep.next_look = now.plus_ms(RETENTION_EVERY_MS);
+            self.retain(core);
+            self.seal(core);
+            self.expire_producers(core);
+            self.checkpoint(core, stopping);
+        }
+        self.write_checkpoint(core);
+        self.upkeep.background.run(core);
+    }
+
+    /// Whether nothing of the partition is on its way to the disk.
+    pub(crate) fn is_settled(&self) -> bool {
+        let saved = self.upkeep.entries_since_checkpoint == 0 && self.upkeep.checkpoint.is_none();
+        let stuck = self.upkeep.error().is_some() || !matches!(self.phase, Phase::Serving(_));
+        self.pipeline.is_empty() && self.changes.is_empty() && ((self.upkeep.background.is_idle() && saved) || stuck)
+    }
+
+    /// When the partition has to be looked at again.
+    pub(crate) fn deadline(&self) -> Option<MonoTime> {
+        let idle = self.log.unflushed_bytes() == 0
+            && self.upkeep.rolled.is_none()
+            && self.upkeep.entries_since_checkpoint == 0;
+        let look = (!idle || self.log.start() < self.log.end()).then_some(self.upkeep.next_look);
+        [self.log.flush_deadline(), self.upkeep.background.deadline(), self.readers.deadline(), look]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn retain(&mut self, core: &mut Core) {
+        let Some((_, topic)) = &self.placed else { return };
+        let TopicConfig { retention_ms, retention_bytes, .. } = topic.config;
+        let policy = Retention { max_age_ms: retention_ms, max_bytes: retention_bytes };
+        let durable = self.durable_offset(core);
+        let ops = self.log.segments.expire(core.now.wall, &policy, Some(durable));
+        if !ops.is_empty() {
+            core.metrics.segments_expired += 1;
+            self.upkeep.background.plan(ops, Done::Expired);
+        }
+    }
+
+    /// What the partition's journal has to make durable before files may say that they have all of the log.
+    fn durable_after(&self, core: &Core) -> Sequence {
+        match self.journal() {
+            JournalKind::Synced => Sequence(0), // What was applied is durable already.
+            JournalKind::Buffered => core.journals.buffered.written_sequence(),
+        }
+    }
+
+    /// Below it everything is durable in the partition's journal. Moves on with every call.
+    fn durable_offset(&mut self, core: &Core) -> Offset {
+        let (durable, next, after) = self.upkeep.durable;
+        let reached = core.journals.buffered.synced_sequence() >= after;
+        if reached {
+            self.upkeep.durable = (next, self.log.end(), self.durable_after(core));
+        }
+        match self.journal() {
+            JournalKind::Synced => self.log.end(),
+            JournalKind::Buffered => {
+                if reached {
+                    next
+                } else {
+                    durable
+                }
+            }
+        }
+    }
+
+    fn seal(&mut self, core: &Core) {
+        if self.upkeep.rolled.is_none() && self.log.segments.has_rolled() {
+            self.upkeep.rolled = Some((core.now.mono, self.durable_after(core)));
+        }
+        if let Some((since, after)) = self.upkeep.rolled
+            && core.now.mono.ms_since(since) >= SEAL_AFTER_MS
+            && core.journals.buffered.synced_sequence() >= after
+        {
+            self.upkeep.rolled = None;
+            if let Some(ops) = self.log.segments.next_seal() {
+                self.upkeep.background.plan_once(ops, Done::Sealed);
+            }
+        }
+    }
+
+    fn expire_producers(&mut self, core: &mut Core) {
+        let Phase::Serving(_) = self.phase else { return };
+        let expiry = i64::try_from(core.node.limits.producer_expiry_ms).unwrap_or(i64::MAX);
+        let before = self.log.last_append_time().0.max(core.now.wall.0).saturating_sub(expiry);
+        if self.state.producers.oldest().is_some_and(|seen| seen < WallMs(before)) {
+            let (context, data) = entry::command(Change::ExpireProducers(before));
+            // Refused now, it is tried again at the next look.
+            let _ = core.host.propose(self.group, context, data);
+        }
+    }
+
+    fn checkpoint(&mut self, core: &Core, stopping: bool) {
+        let entries = self.upkeep.entries_since_checkpoint;
+        let due = entries >= CHECKPOINT_ENTRIES || (stopping && entries > 0);
+        if !due || self.upkeep.checkpoint.is_some() {
+            return;
+        }
+        let header = CheckpointHeader {
+            group: self.group,
+            replica: self.replica,
+            index: self.state.index,
+            term: self.state.term,
+            next_offset: self.state.next_offset,
+        };
+        let path = checkpoint::path(&self.upkeep.directory, header.index);
+        let pieces = checkpoint::encode(&header, &self.state.chunks());
+        let op = Some(FileOp::Replace { path, pieces });
+        self.upkeep.entries_since_checkpoint = 0;
+        self.upkeep.checkpoint = Some(Pending { after: self.durable_after(core), op, index: header.index });
+    }
+
+    fn write_checkpoint(&mut self, core: &Core) {
+        if let Some(pending) = &mut self.upkeep.checkpoint
+            && core.journals.buffered.synced_sequence() >= pending.after
+            && let Some(op) = pending.op.take()
+        {
+            self.upkeep.background.plan(vec![op], Done::Checkpointed(pending.index));
+        }
+    }
+}

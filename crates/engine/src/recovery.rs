@@ -1,0 +1,330 @@
+//! From a disk to what a shard starts with: straight-line code, run once before the loop.
+//!
+//! The journal is the authority. Segments and checkpoints may be behind it, and are then caught up by replaying; they are
+//! never trusted beyond it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use lockgate_catalog::Catalog;
+use lockgate_catalog::settings::SEGMENT_BYTES_DEFAULT;
+use lockgate_consensus::{ConsensusError, RecoveredGroup, Recovery};
+use lockgate_storage::checkpoint;
+use lockgate_storage::disk::{Disk, DiskError};
+use lockgate_storage::journal::{self, JournalKind, Position, RecordKind, RecoveredRecord};
+use lockgate_storage::segment::{self, INDEX_INTERVAL_BYTES, SegmentConfig, SegmentError, Segments};
+use lockgate_wire::{Generation, GroupId, LogIndex, PartitionId, ShardId, Term, TopicId};
+
+use crate::config::{
+    METADATA_DIRECTORY, NodeConfig, PARTITIONS_DIRECTORY, partition_directory, partition_of_directory,
+};
+use crate::controller::{METADATA_GROUP, catalog_of};
+use crate::partition::state::State;
+use crate::partition::upkeep::BUFFERED_MARK;
+use crate::route::shard_of;
+
+/// What a shard starts with.
+pub struct RecoveredShard {
+    pub(crate) synced: Position,
+    pub(crate) buffered: Position,
+    pub(crate) metadata: Option<RecoveredMetadata>,
+    pub(crate) partitions: Vec<RecoveredPartition>,
+    /// Partition directories of this shard that no replica belongs to.
+    pub(crate) leftover: Vec<PartitionId>,
+    /// What was found and decided, for the log.
+    pub report: RecoveryReport,
+}
+
+pub(crate) struct RecoveredMetadata {
+    pub(crate) group: RecoveredGroup,
+    pub(crate) catalog: Catalog,
+    pub(crate) checkpoints: Vec<LogIndex>,
+}
+
+pub(crate) struct RecoveredPartition {
+    pub(crate) tag: Tag,
+    pub(crate) group: RecoveredGroup,
+    /// What its files hold, or why they cannot be used. Other partitions are not concerned.
+    pub(crate) files: Result<RecoveredFiles, RecoveryError>,
+    /// Whether its entries may have gone to the buffered journal.
+    pub(crate) is_marked: bool,
+}
+
+pub(crate) struct RecoveredFiles {
+    pub(crate) segments: Segments,
+    pub(crate) state: State,
+    pub(crate) checkpoints: Vec<LogIndex>,
+    /// The entry up to which both segments and state are.
+    pub(crate) applied: (LogIndex, Term),
+}
+
+/// What a recovery found and decided.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct RecoveryReport {
+    /// Records in the journals.
+    pub journal_records: u64,
+    /// Their bytes.
+    pub journal_bytes: u64,
+    /// Whether both journals ended with an orderly stop.
+    pub ended_cleanly: bool,
+    /// Everything that was not as an orderly stop leaves it, a line each.
+    pub findings: Vec<String>,
+}
+
+/// Why a shard cannot start.
+#[derive(Clone, PartialEq, Debug)]
+pub enum RecoveryError {
+    /// A journal cannot be recovered.
+    Journal(journal::RecoveryError),
+    /// What the journals hold of a group does not fit together.
+    Consensus(ConsensusError),
+    /// A partition's segments cannot be opened.
+    Segments(PartitionId, SegmentError),
+    /// The disk failed.
+    Disk(DiskError),
+    /// A replica's record says something that no build wrote.
+    Malformed(String),
+    /// A partition's files have more than its journal, which was synced: the journal lost something.
+    JournalBehind {
+        /// The partition.
+        partition: PartitionId,
+        /// The last entry of its segments or checkpoint.
+        files: LogIndex,
+        /// The last entry of its journal.
+        journal: LogIndex,
+    },
+}
+
+impl fmt::Display for RecoveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Journal(error) => error.fmt(f),
+            Self::Consensus(error) => error.fmt(f),
+            Self::Segments(partition, error) => write!(f, "partition {partition}: {error}"),
+            Self::Disk(error) => error.fmt(f),
+            Self::Malformed(what) => f.write_str(what),
+            Self::JournalBehind { partition, files, journal } => write!(
+                f,
+                "partition {partition}: its files go up to entry {files}, its journal only to {journal}; the journal lost \
+                 synced entries, restore the data directory from a copy or remove the partition"
+            ),
+        }
+    }
+}
+impl std::error::Error for RecoveryError {}
+
+impl From<journal::RecoveryError> for RecoveryError {
+    fn from(error: journal::RecoveryError) -> Self {
+        Self::Journal(error)
+    }
+}
+impl From<ConsensusError> for RecoveryError {
+    fn from(error: ConsensusError) -> Self {
+        Self::Consensus(error)
+    }
+}
+impl From<DiskError> for RecoveryError {
+    fn from(error: DiskError) -> Self {
+        Self::Disk(error)
+    }
+}
+
+/// What a replica's bootstrap record says it is: topic u64, partition u32, generation u64, little endian.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tag {
+    pub(crate) partition: PartitionId,
+    pub(crate) generation: Generation,
+}
+
+impl Tag {
+    const BYTES: usize = 20;
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::with_capacity(Self::BYTES);
+        bytes.put_u64_le(self.partition.topic.0);
+        bytes.put_u32_le(self.partition.partition);
+        bytes.put_u64_le(self.generation.0);
+        bytes.freeze()
+    }
+
+    fn decode(mut bytes: Bytes) -> Option<Self> {
+        if bytes.len() != Self::BYTES {
+            return None;
+        }
+        let partition = PartitionId { topic: TopicId(bytes.get_u64_le()), partition: bytes.get_u32_le() };
+        Some(Self { partition, generation: Generation(bytes.get_u64_le()) })
+    }
+}
+
+/// Reads what `disk` has of a shard and decides what it starts with.
+pub fn recover(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<RecoveredShard, RecoveryError> {
+    let mut journals = Journals { disk, groups: Recovery::new(), marked: BTreeSet::new() };
+    let mut report = RecoveryReport { ended_cleanly: true, ..RecoveryReport::default() };
+    let synced = journals.recover(node, shard, JournalKind::Synced, &mut report)?;
+    let buffered = journals.recover(node, shard, JournalKind::Buffered, &mut report)?;
+    let mut metadata = None;
+    let mut partitions = Vec::new();
+    for group in journals.groups.finish()? {
+        if group.group == METADATA_GROUP {
+            metadata = Some(recover_metadata(disk, group, &mut report)?);
+            continue;
+        }
+        let tag = Tag::decode(group.tag.clone()).ok_or_else(|| {
+            RecoveryError::Malformed(format!("group {}: its bootstrap record names no partition", group.group))
+        })?;
+        let is_marked = journals.marked.contains(&group.group);
+        let files = recover_files(disk, tag.partition, &group, is_marked, &mut report);
+        partitions.push(RecoveredPartition { tag, group, files, is_marked });
+    }
+    let owned: BTreeSet<PartitionId> = partitions.iter().map(|partition| partition.tag.partition).collect();
+    let mut leftover = directories(disk)?;
+    leftover.retain(|id| shard_of(*id, node.shards) == shard && !owned.contains(id));
+    Ok(RecoveredShard { synced, buffered, metadata, partitions, leftover, report })
+}
+
+/// The partitions that have a directory.
+fn directories(disk: &dyn Disk) -> Result<Vec<PartitionId>, RecoveryError> {
+    match disk.list(PARTITIONS_DIRECTORY) {
+        Ok(entries) => Ok(entries.iter().filter_map(|entry| partition_of_directory(&entry.name)).collect()),
+        Err(error) if error.is_missing() => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Both journals of a shard while they are read.
+struct Journals<'a> {
+    disk: &'a dyn Disk,
+    groups: Recovery,
+    /// Groups whose entries may have gone to the buffered journal.
+    marked: BTreeSet<GroupId>,
+}
+
+impl Journals<'_> {
+    fn recover(
+        &mut self,
+        node: &NodeConfig,
+        shard: ShardId,
+        kind: JournalKind,
+        report: &mut RecoveryReport,
+    ) -> Result<Position, RecoveryError> {
+        let mut failed = None;
+        let disk = self.disk;
+        let recovered = journal::recover(disk, &node.journal(shard, kind), &mut |record| {
+            if failed.is_none() {
+                failed = self.record(kind, record).err();
+            }
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        report.journal_records += recovered.records;
+        report.journal_bytes += recovered.bytes;
+        report.ended_cleanly &= recovered.ended_cleanly;
+        report.findings.extend(recovered.cuts.iter().map(ToString::to_string));
+        Ok(recovered.position)
+    }
+
+    fn record(&mut self, journal: JournalKind, record: RecoveredRecord) -> Result<(), RecoveryError> {
+        let (group, replica, kind) = (record.group, record.replica, record.kind);
+        if kind == RecordKind::CheckpointMark && record.body == BUFFERED_MARK {
+            self.marked.insert(group);
+        }
+        self.groups.fold(journal, record)?;
+        // Entries that the partition's checkpoint and segments have durably need not be held in memory.
+        if kind == RecordKind::Bootstrap
+            && let Some(tag) = self.groups.tag(group, replica).and_then(Tag::decode)
+        {
+            let from = durable_up_to(self.disk, tag.partition)?;
+            self.groups.keep_from(group, replica, from);
+        }
+        Ok(())
+    }
+}
+
+/// The entry before the last one that sealed segments and the newest checkpoint of a partition both cover: replaying
+/// may begin with that last one, and needs the term of the one before. Files that are damaged cover nothing here; opening
+/// them says what is wrong.
+fn durable_up_to(disk: &dyn Disk, id: PartitionId) -> Result<LogIndex, RecoveryError> {
+    let directory = partition_directory(id);
+    let checkpoint = match checkpoint::load_newest(disk, &directory) {
+        Ok(loaded) => loaded.checkpoint.map_or(LogIndex(0), |(header, _)| header.index),
+        Err(error) if error.is_missing() => LogIndex(0),
+        Err(error) => return Err(error.into()),
+    };
+    let sealed = segment::sealed_end(disk, &directory).map_or(LogIndex(0), |end| end.index);
+    Ok(LogIndex(sealed.min(checkpoint).0.saturating_sub(1)))
+}
+
+fn recover_metadata(
+    disk: &dyn Disk,
+    group: RecoveredGroup,
+    report: &mut RecoveryReport,
+) -> Result<RecoveredMetadata, RecoveryError> {
+    let loaded = load(disk, METADATA_DIRECTORY, report)?;
+    let catalog = match &loaded.checkpoint {
+        Some((header, chunks)) if header.index <= group.last_index() => {
+            catalog_of(chunks).map_err(RecoveryError::Malformed)?
+        }
+        Some((header, _)) => {
+            return Err(RecoveryError::JournalBehind {
+                partition: PartitionId::default(),
+                files: header.index,
+                journal: group.last_index(),
+            });
+        }
+        None => Catalog::default(),
+    };
+    Ok(RecoveredMetadata { group, catalog, checkpoints: loaded.indices })
+}
+
+fn load(disk: &dyn Disk, directory: &str, report: &mut RecoveryReport) -> Result<checkpoint::Loaded, RecoveryError> {
+    match checkpoint::load_newest(disk, directory) {
+        Ok(loaded) => {
+            let rejected = loaded.rejected.iter();
+            report.findings.extend(rejected.map(|(file, why)| format!("{directory}/{file} is not used: {why}")));
+            Ok(loaded)
+        }
+        // The directory of a catalog or partition that was made and never used.
+        Err(error) if error.is_missing() => {
+            disk.create_directory(directory)?;
+            Ok(checkpoint::Loaded::default())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn recover_files(
+    disk: &dyn Disk,
+    id: PartitionId,
+    group: &RecoveredGroup,
+    is_marked: bool,
+    report: &mut RecoveryReport,
+) -> Result<RecoveredFiles, RecoveryError> {
+    let directory = partition_directory(id);
+    let last = group.last_index();
+    let config = segment_config(id, SEGMENT_BYTES_DEFAULT);
+    let opened = Segments::open(disk, config, is_marked.then_some(last));
+    let (segments, opened) = opened.map_err(|error| RecoveryError::Segments(id, error))?;
+    report.findings.extend(opened.findings().into_iter().map(|what| format!("partition {id}: {what}")));
+    let loaded = load(disk, &directory, report)?;
+    let state = match &loaded.checkpoint {
+        Some((header, chunks)) => State::from_chunks(header, chunks)
+            .ok_or_else(|| RecoveryError::Malformed(format!("partition {id}: its checkpoint cannot be read")))?,
+        None => State::default(),
+    };
+    let files = segments.end_index().unwrap_or_default().max(state.index);
+    if files > last {
+        return Err(RecoveryError::JournalBehind { partition: id, files, journal: last });
+    }
+    // Replay from where the one that is further behind ends. Its last entry again: a cut may have fallen into it.
+    let in_segments = segments.end_index().map_or(LogIndex(0), |index| LogIndex(index.0 - 1));
+    let index = state.index.min(in_segments);
+    let applied = (index, group.term_of(index));
+    Ok(RecoveredFiles { segments, state, checkpoints: loaded.indices, applied })
+}
+
+/// Where a partition's segments are.
+pub(crate) fn segment_config(id: PartitionId, segment_bytes: u64) -> SegmentConfig {
+    SegmentConfig { directory: partition_directory(id), segment_bytes, index_interval_bytes: INDEX_INTERVAL_BYTES }
+}

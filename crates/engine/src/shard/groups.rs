@@ -1,0 +1,166 @@
+//! The Raft groups of a shard and its journals: one write and one sync for everything that waits.
+
+use lockgate_consensus::Event;
+use lockgate_storage::disk::DiskResult;
+use lockgate_storage::journal::JournalKind;
+
+use super::Shard;
+use crate::controller::METADATA_GROUP;
+use crate::core::{FileOwner, journal_slot};
+use crate::output::{Lane, Level, Output};
+use crate::partition::Partition;
+
+const JOURNALS: [JournalKind; 2] = [JournalKind::Synced, JournalKind::Buffered];
+
+impl Shard {
+    /// Moves all groups that have something to do, until none has.
+    pub(super) fn advance_groups(&mut self) {
+        loop {
+            self.core.host.advance(&mut self.core.journals, &mut self.events);
+            if self.events.is_empty() {
+                return;
+            }
+            for event in std::mem::take(&mut self.events) {
+                self.event(event);
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        let group = match &event {
+            Event::Persisted { group, .. }
+            | Event::Committed { group, .. }
+            | Event::Serving { group, .. }
+            | Event::SteppedDown { group, .. } => *group,
+        };
+        if group == METADATA_GROUP {
+            return self.metadata_event(event);
+        }
+        // A group whose topic was deleted may still have been at work.
+        let Some(id) = self.groups.get(&group).copied() else { return };
+        self.with_partition(id, |partition, core| match event {
+            Event::Persisted { index, .. } => partition.persisted(core, index),
+            Event::Committed { entries, .. } => partition.committed(core, entries),
+            Event::Serving { term, .. } => partition.serving(core, term),
+            Event::SteppedDown { .. } => partition.stepped_down(core),
+        });
+    }
+
+    fn metadata_event(&mut self, event: Event) {
+        let Some(controller) = &mut self.controller else {
+            return self.bug("the metadata's group is on shard 0 only");
+        };
+        match event {
+            Event::Persisted { .. } => {}
+            Event::Committed { entries, .. } => {
+                if let Err(why) = controller.committed(&mut self.core, entries) {
+                    controller.stepped_down(&mut self.core);
+                    self.core.log(Level::Error, format!("the catalog cannot go on, topics cannot be changed: {why}"));
+                }
+            }
+            Event::Serving { .. } => controller.serving(&mut self.core),
+            Event::SteppedDown { .. } => controller.stepped_down(&mut self.core),
+        }
+    }
+
+    /// Starts the next write of each journal that has none in flight, and makes files ahead of need.
+    pub(super) fn start_journal_writes(&mut self) {
+        for kind in JOURNALS {
+            if !self.core.is_writing(kind)
+                && let Some(write) = self.core.journals.get_mut(kind).start_write(self.core.now.mono)
+            {
+                self.core.writing[journal_slot(kind)] = true;
+                self.core.out.push(Output::Journal(write));
+            }
+            if self.wants_file(kind)
+                && let Some(op) = self.core.journals.get_mut(kind).prepare()
+            {
+                self.core.file(Lane::Background, FileOwner::Prepare(kind), op);
+            }
+        }
+        if self.sync_at.is_some_and(|at| at <= self.core.now.mono) {
+            self.sync_buffered();
+        }
+    }
+
+    /// The buffered journal gets files only when a topic here uses it.
+    fn wants_file(&self, kind: JournalKind) -> bool {
+        kind == JournalKind::Synced
+            || self.core.journals.buffered.pending_bytes() > 0
+            || self.partitions.values().any(|partition| partition.journal() == JournalKind::Buffered)
+    }
+
+    pub(super) fn sync_buffered(&mut self) {
+        self.sync_at = None;
+        if let Some(op) = self.core.journals.buffered.start_sync(self.core.now.mono) {
+            self.core.file(Lane::Background, FileOwner::SyncBuffered, op);
+        }
+    }
+
+    /// A journal write ended.
+    pub(super) fn journal_written(&mut self, kind: JournalKind, result: DiskResult<()>) {
+        self.core.writing[journal_slot(kind)] = false;
+        match self.core.journals.get_mut(kind).finished(result, self.core.now.mono) {
+            Ok(up_to) => {
+                self.core.host.persisted(kind, up_to);
+                if kind == JournalKind::Buffered {
+                    let interval = self.sync_interval_ms();
+                    self.sync_at = self.sync_at.or(Some(self.core.now.mono.plus_ms(interval)));
+                }
+            }
+            Err(_) => self.poisoned(),
+        }
+    }
+
+    /// A sync of the buffered journal ended.
+    pub(super) fn buffered_synced(&mut self, result: DiskResult<bytes::Bytes>) {
+        match self.core.journals.buffered.synced(result.map(drop), self.core.now.mono) {
+            Ok(up_to) => {
+                self.core.host.buffered_synced(up_to);
+                // Files that rolled over meanwhile have each to be synced.
+                if up_to < self.core.journals.buffered.written_sequence() && self.sync_at.is_none() {
+                    self.sync_at = Some(self.core.now.mono.plus_ms(self.sync_interval_ms()));
+                }
+            }
+            Err(_) => self.poisoned(),
+        }
+    }
+
+    pub(super) fn prepared(&mut self, kind: JournalKind, result: DiskResult<bytes::Bytes>) {
+        let was_full = self.core.journals.get(kind).is_full();
+        if let Err(error) = &result
+            && !was_full
+        {
+            self.core.log(Level::Error, format!("the journal's next file cannot be made: {error}"));
+        }
+        self.core.journals.get_mut(kind).prepared(result.map(drop));
+        if self.core.journals.get(kind).poison().is_some() {
+            self.poisoned();
+        }
+    }
+
+    /// The shortest interval that a topic of this shard asks for.
+    fn sync_interval_ms(&self) -> u64 {
+        self.partitions.values().filter_map(Partition::sync_interval_ms).min().unwrap_or(1)
+    }
+
+    /// A journal failed: nothing more is appended or answered here, what was read before is still read.
+    fn poisoned(&mut self) {
+        let journals = &self.core.journals;
+        let Some(poison) = journals.synced.poison().or(journals.buffered.poison()).cloned() else { return };
+        self.core.log(
+            Level::Error,
+            format!(
+                "the journal of shard {} failed: {poison}. Its partitions take no writes until the broker is restarted",
+                self.core.shard
+            ),
+        );
+        self.core.host.poison();
+    }
+
+    /// Whether the buffered journal is on the device as far as it was written.
+    pub(super) fn buffered_is_synced(&self) -> bool {
+        let journal = &self.core.journals.buffered;
+        journal.synced_sequence() >= journal.written_sequence() || journal.poison().is_some()
+    }
+}

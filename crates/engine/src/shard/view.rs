@@ -1,0 +1,194 @@
+//! From the view to replicas: what this shard has to open, to change, to delete.
+
+use std::sync::Arc;
+
+use lockgate_catalog::Catalog;
+use lockgate_catalog::settings::SEGMENT_BYTES_DEFAULT;
+use lockgate_catalog::view::{Assignment, ClusterView, TopicView};
+use lockgate_storage::disk::FileOp;
+use lockgate_storage::journal::JournalKind;
+use lockgate_storage::segment::Segments;
+use lockgate_wire::{GroupId, PartitionId, ReplicaId, ShardId};
+
+use super::Shard;
+use crate::config::partition_directory;
+use crate::controller::{Controller, METADATA_GROUP, METADATA_REPLICA};
+use crate::core::FileOwner;
+use crate::mesh::Message;
+use crate::output::{Lane, Level, Output};
+use crate::partition::Partition;
+use crate::partition::state::State;
+use crate::recovery::{RecoveredFiles, RecoveredMetadata, RecoveredPartition, Tag, segment_config};
+use crate::route::shard_of;
+
+impl Shard {
+    /// Opens what was recovered.
+    pub(super) fn open(&mut self, metadata: Option<RecoveredMetadata>, partitions: Vec<RecoveredPartition>) {
+        if self.core.shard == ShardId(0) {
+            self.open_metadata(metadata);
+        }
+        for recovered in partitions {
+            let RecoveredPartition { tag, group, files, is_marked } = recovered;
+            let (id, ids) = (tag.partition, (group.group, group.replica));
+            let partition = match files {
+                Ok(RecoveredFiles { segments, state, checkpoints, applied }) => {
+                    let mut partition = Partition::new(id, ids, segments, state);
+                    partition.found_checkpoints(checkpoints);
+                    if is_marked {
+                        partition.found_mark();
+                    }
+                    if let Err(error) = self.core.host.open(group, applied.0, applied.1, JournalKind::Synced) {
+                        partition.fail(&mut self.core, error.to_string());
+                    }
+                    partition
+                }
+                Err(why) => {
+                    let (nothing, _) = Segments::create(segment_config(id, SEGMENT_BYTES_DEFAULT));
+                    let mut partition = Partition::new(id, ids, nothing, State::default());
+                    partition.fail(&mut self.core, why.to_string());
+                    partition
+                }
+            };
+            self.add(ids.0, partition);
+        }
+    }
+
+    fn open_metadata(&mut self, metadata: Option<RecoveredMetadata>) {
+        let shards = self.core.node.shards;
+        let result = match metadata {
+            Some(RecoveredMetadata { group, catalog, checkpoints }) => {
+                let applied = (catalog.applied(), group.term_of(catalog.applied()));
+                self.controller = Some(Controller::new(shards, catalog, checkpoints));
+                self.core.host.open(group, applied.0, applied.1, JournalKind::Synced)
+            }
+            None => {
+                let mut controller = Controller::new(shards, Catalog::default(), Vec::new());
+                controller.make_directory(&mut self.core);
+                self.controller = Some(controller);
+                let tag = bytes::Bytes::new();
+                self.core.host.bootstrap(METADATA_GROUP, METADATA_REPLICA, tag, JournalKind::Synced)
+            }
+        };
+        if let Err(error) = result {
+            self.core.log(Level::Error, format!("the catalog cannot be opened: {error}"));
+        }
+    }
+
+    fn add(&mut self, group: GroupId, partition: Partition) {
+        let id = partition.id;
+        self.groups.insert(group, id);
+        self.partitions.insert(id, partition);
+        self.dirty.insert(id);
+        self.share_tail();
+    }
+
+    /// Every partition may keep the same part of the memory for the ends of logs.
+    fn share_tail(&mut self) {
+        let partitions = self.partitions.len().max(1) as u64;
+        self.core.tail_share_bytes = self.core.node.limits.tail_bytes_per_shard / partitions;
+    }
+
+    /// Gives a new view of the catalog to this shard and all others.
+    pub(super) fn publish_view(&mut self) {
+        if let Some(view) = self.controller.as_mut().and_then(Controller::new_view) {
+            self.core.out.push(Output::View(view.clone()));
+            self.take_view(view);
+            self.advance_groups();
+        }
+    }
+
+    /// Takes a view. An older one than the newest is nothing.
+    pub(super) fn take_view(&mut self, view: Arc<ClusterView>) {
+        if view.version < self.view.version {
+            return;
+        }
+        for topic in view.topics() {
+            for assignment in &topic.partitions {
+                self.take_assignment(topic, assignment);
+            }
+        }
+        let deleted: Vec<PartitionId> = self
+            .partitions
+            .iter()
+            .filter(|(_, partition)| view.is_deleted(partition.group))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in deleted {
+            self.delete(id);
+        }
+        // Directories that a crash left behind after their topic's deletion. One without a tombstone is never touched.
+        let leftover = std::mem::take(&mut self.leftover);
+        let (gone, kept) =
+            leftover.into_iter().partition(|id: &PartitionId| view.deleted_topics().contains(id.topic.0));
+        self.leftover = kept;
+        gone.into_iter().for_each(|id| self.remove_directory(id));
+        self.unreported_view = Some(view.version);
+        self.view = view;
+    }
+
+    fn take_assignment(&mut self, topic: &Arc<TopicView>, assignment: &Arc<Assignment>) {
+        let id = assignment.partition;
+        let Some(replica) = assignment.replica_on(self.core.node.node) else { return };
+        if shard_of(id, self.core.node.shards) != self.core.shard {
+            return;
+        }
+        match self.partitions.get_mut(&id) {
+            Some(partition) => {
+                if partition.topic_version().is_none_or(|old| old < topic.version) {
+                    partition.place(&mut self.core, assignment.clone(), topic.clone());
+                    self.dirty.insert(id);
+                }
+            }
+            None => self.make(topic, assignment, replica),
+        }
+    }
+
+    /// A partition that was never here.
+    fn make(&mut self, topic: &Arc<TopicView>, assignment: &Arc<Assignment>, replica: ReplicaId) {
+        let (id, group) = (assignment.partition, assignment.group);
+        let tag = Tag { partition: id, generation: assignment.generation };
+        let (segments, make) = Segments::create(segment_config(id, topic.config.segment_bytes));
+        let mut partition = Partition::new(id, (group, replica), segments, State::default());
+        partition.make_directory(&mut self.core, make);
+        if let Err(error) = self.core.host.bootstrap(group, replica, tag.encode(), Partition::journal_of(topic)) {
+            partition.fail(&mut self.core, error.to_string());
+        }
+        partition.place(&mut self.core, assignment.clone(), topic.clone());
+        self.add(group, partition);
+    }
+
+    /// The catalog says that the topic was deleted: replica, readers and files go.
+    fn delete(&mut self, id: PartitionId) {
+        let Some(mut partition) = self.partitions.remove(&id) else { return };
+        partition.deleted(&mut self.core);
+        self.groups.remove(&partition.group);
+        self.core.host.remove(partition.group);
+        self.remove_directory(id);
+        self.share_tail();
+    }
+
+    fn remove_directory(&mut self, id: PartitionId) {
+        let op = FileOp::RemoveDirectory { path: partition_directory(id) };
+        self.core.file(Lane::Background, FileOwner::Deletion, op);
+    }
+
+    /// Says that a view was taken, once everything that it brought is open.
+    pub(super) fn report_view(&mut self) {
+        let Some(version) = self.unreported_view else { return };
+        if !self.is_poisoned() && self.partitions.values().any(Partition::is_opening) {
+            return;
+        }
+        self.unreported_view = None;
+        match &mut self.controller {
+            Some(controller) => {
+                controller.view_taken(0, version);
+                controller.look_after(&mut self.core, false);
+            }
+            None => self.send_mesh(ShardId(0), Message::ViewTaken { version }),
+        }
+        if !self.was_ready {
+            self.was_ready = true;
+            self.core.out.push(Output::Ready);
+        }
+    }
+}
