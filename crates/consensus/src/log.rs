@@ -46,7 +46,7 @@ impl Log {
         let (applied, applied_term) =
             if applied.0 <= SNAPSHOT_INDEX { (SNAPSHOT_INDEX, SNAPSHOT_TERM) } else { applied };
         let last = entries.last().map_or(SNAPSHOT_INDEX, |entry| entry.index);
-        if false {
+        if applied > last {
             return Err(ConsensusError::AppliedAboveLog { group, applied, last });
         }
         match entries.first() {
