@@ -9,7 +9,7 @@
 //!  21  attributes i16                       57  count i32
 //!  23  last offset delta i32                61  records, compressed as a whole if the attributes say so
 //! ```
-//! Big endian; `batch length` counts everything after itself. A batch is checked once, at the door ([`validate`]); its
+//! Big endian; `batch length` counts everything after itself. A batch is checked once, at the door ([`validate()`]); its
 //! bytes then stay as they are. On delivery only the first [`PREFIX_BYTES`] are replaced ([`delivery_prefix`]).
 
 mod builder;
