@@ -58,16 +58,13 @@ pub(super) fn lay_out(mut header: WriteHeader, salt: u32, records: Vec<Pending>)
     header.encode(salt, &mut built);
     let mut chain = header.chain;
     let mut from = 0;
-    let mut written = WRITE_HEADER_BYTES;
     for record in &records {
         chain = record.header.encode(chain, &mut built);
         slices.push(from..built.len());
         from = built.len();
         let body_bytes = record.header.body_bytes as usize;
-        written += record.bytes();
         built.resize(built.len() + record.bytes() - RECORD_HEADER_BYTES - body_bytes, 0);
     }
-    debug_assert_eq!(written, length);
     slices.push(from..built.len());
 
     let built = Bytes::from(built);

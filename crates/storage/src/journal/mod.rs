@@ -11,6 +11,7 @@
 mod config;
 mod format;
 mod layout;
+mod outcome;
 mod recovery;
 mod write;
 mod writer;
@@ -25,9 +26,10 @@ use lockgate_wire::{GroupId, NodeId, ReplicaId, ShardId, Uid};
 
 pub use config::{ConfigError, JournalConfig};
 pub use format::{BLOCK_BYTES, FORMAT_VERSION, RECORD_HEADER_BYTES, WRITE_HEADER_BYTES};
+pub use outcome::{AppendRefused, JournalCounters, Poison};
 pub use recovery::{Cut, Damage, Position, Recovered, RecoveredRecord, RecoveryError, recover, recover_existing};
 pub use write::{JournalWrite, OpenFile};
-pub use writer::{AppendRefused, JournalCounters, JournalWriter, Poison};
+pub use writer::JournalWriter;
 
 /// A record's number in its journal: previous + 1, over files and restarts, from 1. 0 stands for "none".
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

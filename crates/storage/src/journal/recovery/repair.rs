@@ -11,6 +11,7 @@ use super::inventory::Inventory;
 use super::walk::LogEnd;
 use crate::disk::{Disk, DiskResult, Path};
 use crate::journal::JournalConfig;
+use crate::journal::format::BLOCK_BYTES;
 
 /// How many zeros are written at once.
 const ZERO_CHUNK_BYTES: usize = 1024 * 1024;
@@ -52,7 +53,8 @@ pub(super) fn repair(
     Ok(cuts)
 }
 
-/// Keeps one prepared file of the right size, with whatever is in it: bytes of an earlier life never count.
+/// Keeps one prepared file of the right size, with whatever is in it: bytes of an earlier life never count. Its end is
+/// written again, so that its size is durable even if the one who made it did not get that far.
 pub(super) fn tidy_free_files(
     disk: &dyn Disk,
     config: &JournalConfig,
@@ -62,6 +64,10 @@ pub(super) fn tidy_free_files(
     for file in inventory.free.iter().filter(|file| Some(&file.path) != keep) {
         disk.remove(&file.path)?;
         disk.sync_directory(&config.directory)?;
+    }
+    if let Some(path) = keep {
+        let last = config.file_bytes - BLOCK_BYTES as u64;
+        zero(disk, path, last, BLOCK_BYTES as u64)?;
     }
     Ok(keep.cloned())
 }

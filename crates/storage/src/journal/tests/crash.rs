@@ -183,3 +183,22 @@ fn what_recovery_hands_out_is_durable_even_after_a_sync_that_lied() {
     let disk = disk.after_power_loss(0);
     assert_eq!(sequences(&recover_all(&disk, &config).unwrap()), [1, 2]);
 }
+
+#[test]
+fn a_prepared_file_whose_sync_lied_is_not_short_after_a_loss_of_power() {
+    let config = config(Synced);
+    let disk = CrashDisk::default();
+    disk.crash_after(NEVER);
+    let found = recover_all(&disk, &config).unwrap();
+    let zero = JournalWriter::new(config.clone(), found.recovered.position).prepare().unwrap();
+    disk.crash_after(2);
+    disk.fail_next_sync();
+    zero.execute(&disk).unwrap_err();
+    disk.crash_after(NEVER);
+    let found = recover_all(&disk, &config).unwrap();
+    assert!(found.recovered.position.free.is_some());
+    let mut model = Model::default();
+    live(&disk, &config, found, &[Step::Append { group: 1, bytes: 10 }, Step::Write], &mut model);
+    assert_eq!(model.durable, 1);
+    assert_eq!(sequences(&recover_all(&disk.after_power_loss(0), &config).unwrap()), [1]);
+}

@@ -8,8 +8,8 @@ mod recovery;
 mod writer;
 
 use bytes::Bytes;
-use proptest::test_runner::Config as ProptestConfig;
 use lockgate_wire::{GroupId, MonoTime, NodeId, ReplicaId, ShardId, Uid};
+use proptest::test_runner::Config as ProptestConfig;
 
 use super::*;
 use crate::disk::memory::MemoryDisk;
