@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use lockgate_engine::{Input, Limits, NodeConfig, Output, Shard, recover};
+use lockgate_engine::{Input, JournalSettings, Limits, NodeConfig, Output, Shard, recover};
 use lockgate_storage::disk::memory::MemoryDisk;
 use lockgate_wire::batch::{BatchBuilder, Codec, Producer, Record};
 use lockgate_wire::op::Body;
@@ -41,7 +41,7 @@ pub fn config(shards: u16) -> NodeConfig {
         cluster: Uid([7; 16]),
         shards,
         incarnation: 1,
-        journal: Default::default(),
+        journal: JournalSettings { file_bytes: 4 << 20, max_write_bytes: 2 << 20 },
         limits: Limits::default(),
         advertise: Vec::new(),
         version: "test".into(),
