@@ -135,7 +135,7 @@ impl Link {
         self.id() == Some(id)
     }
 
-    fn id(&self) -> Option<LinkId> {
+    pub(super) fn id(&self) -> Option<LinkId> {
         match &self.state {
             State::Dialing { id, .. } | State::Greeting { id, .. } => Some(*id),
             State::Up(up) => Some(up.id),
@@ -152,8 +152,11 @@ impl Link {
     }
 
     /// Bytes were handed to the kernel. Tells whether there is room again.
-    pub(super) fn written(&mut self, bytes: usize) -> bool {
+    pub(super) fn written(&mut self, link: LinkId, bytes: usize) -> bool {
         let State::Up(up) = &mut self.state else { return false };
+        if up.id != link {
+            return false;
+        }
         up.unwritten_bytes = up.unwritten_bytes.saturating_sub(bytes);
         up.unwritten_bytes < MAX_UNWRITTEN_BYTES
     }

@@ -12,12 +12,15 @@ use lockgate_wire::{Frame, HostPort, OutFrame};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::Notify;
 
 use super::shared::Shared;
 use crate::core::{Input, LinkId};
 
-/// What a read may bring at least.
+/// The buffer that is read into.
 const READ_BYTES: usize = 256 * 1024;
+/// Below this much room a new buffer is begun: what was read may still be in use, and small reads share one.
+const READ_ROOM_BYTES: usize = 32 * 1024;
 /// What is taken from the outbox for one write.
 const WRITE_BYTES: usize = 512 * 1024;
 /// Pieces from this size on are written where they are.
@@ -28,7 +31,7 @@ const WRITE_PIECES: usize = 256;
 const CLOSE_WITHIN: Duration = Duration::from_millis(500);
 
 /// Lives as long as the connection; the core decides what follows its end.
-pub(super) async fn run(shared: Arc<Shared>, link: LinkId, address: HostPort) {
+pub(super) async fn run(shared: Arc<Shared>, link: LinkId, address: HostPort, to_write: Arc<Notify>) {
     let stream = match dial(&address).await {
         Ok(stream) => stream,
         Err(error) => {
@@ -37,11 +40,14 @@ pub(super) async fn run(shared: Arc<Shared>, link: LinkId, address: HostPort) {
         }
     };
     let max_frame_bytes = shared.with(|state, now| {
+        if let Some(open) = state.open_link(link) {
+            open.connected = true;
+        }
         state.input(now, Input::Connected { link });
         state.max_frame_bytes
     });
     let (reading, writing) = stream.into_split();
-    let mut writer = AbortOnDrop(tokio::spawn(write(Arc::clone(&shared), link, writing)));
+    let mut writer = AbortOnDrop(tokio::spawn(write(Arc::clone(&shared), link, writing, to_write)));
     let reason = tokio::select! {
         end = read(&shared, link, reading, max_frame_bytes) => end,
         end = &mut writer.0 => match end {
@@ -69,7 +75,9 @@ async fn read(shared: &Arc<Shared>, link: LinkId, mut stream: OwnedReadHalf, max
             Ok(missing) => missing,
             Err(error) => return error.to_string(),
         };
-        buffer.reserve(missing.max(READ_BYTES));
+        if buffer.capacity() - buffer.len() < missing.max(READ_ROOM_BYTES) {
+            buffer.reserve(missing.max(READ_BYTES));
+        }
         match stream.read_buf(&mut buffer).await {
             Ok(0) => return "the broker closed the connection".into(),
             Ok(_) => {}
@@ -96,7 +104,7 @@ async fn read(shared: &Arc<Shared>, link: LinkId, mut stream: OwnedReadHalf, max
 }
 
 /// Writes until the connection is to be closed.
-async fn write(shared: Arc<Shared>, link: LinkId, mut stream: OwnedWriteHalf) -> io::Result<()> {
+async fn write(shared: Arc<Shared>, link: LinkId, mut stream: OwnedWriteHalf, to_write: Arc<Notify>) -> io::Result<()> {
     let mut pieces = Pieces::default();
     loop {
         let closing = fill(&shared, link, &mut pieces);
@@ -105,14 +113,14 @@ async fn write(shared: Arc<Shared>, link: LinkId, mut stream: OwnedWriteHalf) ->
             return Ok(());
         }
         if pieces.bytes == 0 {
-            shared.to_write.notified().await;
+            to_write.notified().await;
             continue;
         }
         // A close while the peer does not read must not wait for it.
         let bytes = pieces.bytes;
         tokio::select! {
             written = pieces.write(&mut stream) => written?,
-            () = closed(&shared, link) => return Ok(()),
+            () = closed(&shared, link, &to_write) => return Ok(()),
         }
         shared.with(|state, now| state.input(now, Input::Written { link, bytes }));
     }
@@ -132,16 +140,16 @@ fn fill(shared: &Shared, link: LinkId, pieces: &mut Pieces) -> bool {
 }
 
 /// Waits until the link has been closing for long enough.
-async fn closed(shared: &Shared, link: LinkId) {
+async fn closed(shared: &Shared, link: LinkId, to_write: &Notify) {
     loop {
-        shared.to_write.notified().await;
-        let closing = shared.look(|state| state.link.as_ref().is_none_or(|open| open.id != link || open.closing));
-        if closing {
-            tokio::time::sleep(CLOSE_WITHIN).await;
-            return;
+        to_write.notified().await;
+        let mut state = shared.lock();
+        // Other signs are for the next write, which looks for itself.
+        if state.open_link(link).is_none_or(|open| open.closing) {
+            break;
         }
-        // That sign was for the next write, which looks for itself.
     }
+    tokio::time::sleep(CLOSE_WITHIN).await;
 }
 
 /// What one write takes: runs of small pieces copied together, and large ones.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use lockgate_wire::{Frame, MonoTime, Now, OutFrame, WallMs};
+use lockgate_wire::{Frame, HostPort, MonoTime, Now, OutFrame, WallMs};
 use rustc_hash::FxHashMap;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
@@ -23,8 +23,6 @@ type Answer<T> = oneshot::Sender<Result<T, ClientError>>;
 /// See the module.
 pub(crate) struct Shared {
     state: Mutex<State>,
-    /// The writer has something to send.
-    pub(super) to_write: Notify,
     /// The earliest deadline may have come closer.
     pub(super) deadline_moved: Notify,
     started: Instant,
@@ -36,7 +34,7 @@ pub(super) struct State {
     pub(super) core: Core,
     /// Frames that are to be written on the current link.
     pub(super) outbox: VecDeque<OutFrame>,
-    /// The current link, its connection's task, and whether it is to be closed once the outbox is written.
+    /// The current link.
     pub(super) link: Option<OpenLink>,
     /// Largest frame that is accepted.
     pub(super) max_frame_bytes: u32,
@@ -51,9 +49,15 @@ pub(super) struct State {
     pub(super) ready: FxHashMap<ReaderKey, Arc<Notify>>,
 }
 
+/// A connection, or an attempt at one.
 pub(super) struct OpenLink {
     pub(super) id: LinkId,
+    /// The transport is open.
+    pub(super) connected: bool,
+    /// To be closed once the outbox is written.
     pub(super) closing: bool,
+    /// The writer has something to send, or the link is to be closed.
+    to_write: Arc<Notify>,
     task: AbortHandle,
 }
 
@@ -73,13 +77,7 @@ impl Shared {
             opened: FxHashMap::default(),
             ready: FxHashMap::default(),
         };
-        Arc::new(Self {
-            state: Mutex::new(state),
-            to_write: Notify::new(),
-            deadline_moved: Notify::new(),
-            started,
-            runtime: Handle::current(),
-        })
+        Arc::new(Self { state: Mutex::new(state), deadline_moved: Notify::new(), started, runtime: Handle::current() })
     }
 
     pub(super) fn now(&self) -> Now {
@@ -111,40 +109,47 @@ impl Shared {
     }
 
     fn carry_out(self: &Arc<Self>, state: &mut State) {
-        let mut wrote = false;
+        let mut to_write = false;
         while let Some(output) = state.core.next_output() {
             match output {
                 Output::Send { link, frame } => {
-                    if state.link.as_ref().is_some_and(|open| open.id == link) {
+                    if state.open_link(link).is_some() {
                         state.outbox.push_back(frame);
-                        wrote = true;
+                        to_write = true;
                     }
                 }
-                Output::Dial { link, address } => {
-                    if let Some(old) = state.link.take() {
-                        old.task.abort();
-                    }
-                    state.outbox.clear();
-                    let task = self.runtime.spawn(connection::run(Arc::clone(self), link, address)).abort_handle();
-                    state.link = Some(OpenLink { id: link, closing: false, task });
-                }
+                Output::Dial { link, address } => self.dial(state, link, address),
                 Output::Close { link } => {
-                    if let Some(open) = state.link.as_mut().filter(|open| open.id == link) {
+                    if let Some(open) = state.open_link(link) {
                         open.closing = true;
-                        wrote = true;
+                        to_write = true;
+                        if !open.connected {
+                            open.task.abort();
+                        }
                     }
                 }
                 told => state.tell(told),
             }
         }
-        if wrote {
-            self.to_write.notify_one();
+        if let Some(open) = state.link.as_ref().filter(|_| to_write) {
+            open.to_write.notify_one();
         }
         let next = state.core.next_deadline();
         if next.is_some_and(|next| state.sleeps_until.is_none_or(|until| next < until)) {
             state.sleeps_until = next;
             self.deadline_moved.notify_one();
         }
+    }
+
+    fn dial(self: &Arc<Self>, state: &mut State, link: LinkId, address: HostPort) {
+        if let Some(old) = state.link.take() {
+            old.task.abort();
+        }
+        state.outbox.clear();
+        let to_write = Arc::new(Notify::new());
+        let connection = connection::run(Arc::clone(self), link, address, Arc::clone(&to_write));
+        let task = self.runtime.spawn(connection).abort_handle();
+        state.link = Some(OpenLink { id: link, connected: false, closing: false, to_write, task });
     }
 }
 
@@ -189,6 +194,10 @@ impl State {
             }
             Output::Dial { .. } | Output::Send { .. } | Output::Close { .. } => {}
         }
+    }
+
+    pub(super) fn open_link(&mut self, id: LinkId) -> Option<&mut OpenLink> {
+        self.link.as_mut().filter(|open| open.id == id)
     }
 
     /// Tells the core of the connection.

@@ -5,8 +5,6 @@
 
 mod batch;
 mod partition;
-#[cfg(test)]
-mod tests;
 
 use std::collections::{BTreeSet, VecDeque};
 

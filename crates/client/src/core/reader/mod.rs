@@ -4,8 +4,6 @@
 
 mod item;
 mod partition;
-#[cfg(test)]
-mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
