@@ -63,6 +63,8 @@ struct Replica {
     hard_state: HardState,
     /// Entries before it are not kept.
     keep_from: LogIndex,
+    /// The latest term in which one of those was written: it voids what is above as if it were kept.
+    forgotten: Term,
     /// By index; the term of writing never falls from one to the next.
     entries: BTreeMap<LogIndex, Written>,
     truncations: Vec<Truncation>,
@@ -106,12 +108,14 @@ impl Recovery {
         self.replicas.get(&(group, replica))?.bootstrap.as_ref().map(|(_, tag)| tag.clone())
     }
 
-    /// The engine has everything before `index` on its disk, applied: such entries are not kept, now or later. They were
-    /// committed, so nothing ever voids them.
+    /// The engine has everything before `index` on its disk, applied: such entries are not kept, now or later. Nothing
+    /// that was committed is ever void, so the engine's copy is the log's.
     pub fn keep_from(&mut self, group: GroupId, replica: ReplicaId, index: LogIndex) {
         let state = self.replicas.entry((group, replica)).or_default();
+        let kept = state.entries.split_off(&index);
+        let dropped = std::mem::replace(&mut state.entries, kept);
         state.keep_from = index;
-        state.entries = state.entries.split_off(&index);
+        state.forgotten = dropped.last_key_value().map_or(state.forgotten, |(_, last)| last.written_in);
     }
 
     /// The groups that live, by id.
@@ -133,11 +137,13 @@ impl Replica {
     fn entry(&mut self, group: GroupId, new: Written) -> Result<(), ConsensusError> {
         let index = new.entry.index;
         if index < self.keep_from {
+            self.forgotten = self.forgotten.max(new.written_in);
+            self.drop_older(index, new.written_in);
             return Ok(());
         }
-        let before = self.entries.range(..=index).next_back().map(|(_, written)| written.written_in);
+        let before = self.entries.range(..=index).next_back().map_or(self.forgotten, |(_, before)| before.written_in);
         let truncated = self.truncations.iter().any(|cut| cut.from <= index && cut.term > new.written_in);
-        if truncated || before.is_some_and(|before| before > new.written_in) {
+        if truncated || before > new.written_in {
             return Ok(());
         }
         self.drop_older(index, new.written_in);
@@ -192,7 +198,9 @@ impl Replica {
         let configuration = self.configuration.map_or(configuration, |(_, newer)| newer);
         let HardState { mut term, mut vote, commit } = self.hard_state;
         term = term.max(SNAPSHOT_TERM);
-        if let Some(written) = self.entries.values().map(|written| written.written_in).max().filter(|top| *top > term) {
+        let written = self.entries.last_key_value().map_or(self.forgotten, |(_, last)| last.written_in);
+        let written = self.truncations.iter().map(|cut| cut.term).fold(written, Term::max);
+        if written > term {
             // The buffered journal got further than the synced one, which was to hold this term and its vote. Neither
             // was confirmed, but the term is used up: voting for itself in it gives nobody else a second vote.
             (term, vote) = (written, replica);

@@ -8,6 +8,7 @@ use paper::Paper;
 
 mod model;
 mod paper;
+mod wild;
 
 const GROUP: GroupId = GroupId(1);
 const REPLICA: ReplicaId = ReplicaId(11);

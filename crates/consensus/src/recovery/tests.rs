@@ -126,6 +126,32 @@ fn a_later_terms_write_voids_what_earlier_terms_wrote_there_and_above() {
 }
 
 #[test]
+fn entries_that_the_engine_has_are_not_kept_and_void_what_they_voided() {
+    let records = [
+        (Synced, own(2, 2, "a")),
+        (Synced, own(3, 2, "b")),
+        (Synced, own(4, 2, "stale")),
+        (Synced, own(3, 3, "B")),
+        (Buffered, own(5, 2, "stale")),
+    ];
+    // The engine says so before, between or after the records: the outcome is the same.
+    for told_at in 0..=records.len() {
+        let mut recovery = Recovery::new();
+        fold_one(&mut recovery, Synced, REPLICA, bootstrap()).unwrap();
+        assert_eq!(recovery.tag(GROUP, REPLICA), Some(Bytes::from_static(b"tag")));
+        for (at, (journal, body)) in records.iter().cloned().enumerate() {
+            if at == told_at {
+                recovery.keep_from(GROUP, REPLICA, LogIndex(4));
+            }
+            fold_one(&mut recovery, journal, REPLICA, body).unwrap();
+        }
+        recovery.keep_from(GROUP, REPLICA, LogIndex(4));
+        let kept = recovery.finish().unwrap().remove(0);
+        assert_eq!((kept.entries.as_slice(), kept.term), ([].as_slice(), Term(3)), "told at {told_at}");
+    }
+}
+
+#[test]
 fn a_truncation_voids_both_journals() {
     let start = vec![(Synced, bootstrap()), (Synced, hard_state(5, 3, 1)), (Synced, own(2, 2, "a"))];
     let stale = vec![(Buffered, own(3, 2, "b")), (Buffered, own(4, 2, "c"))];
