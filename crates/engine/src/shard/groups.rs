@@ -8,7 +8,7 @@ use super::Shard;
 use crate::controller::METADATA_GROUP;
 use crate::core::{FileOwner, journal_slot};
 use crate::output::{Lane, Level, Output};
-use crate::partition::Partition;
+use lockgate_wire::MonoTime;
 
 const JOURNALS: [JournalKind; 2] = [JournalKind::Synced, JournalKind::Buffered];
 
@@ -86,8 +86,8 @@ impl Shard {
     /// The buffered journal gets files only when a topic here uses it.
     fn wants_file(&self, kind: JournalKind) -> bool {
         kind == JournalKind::Synced
+            || self.sync_interval_ms.is_some()
             || self.core.journals.buffered.pending_bytes() > 0
-            || self.partitions.values().any(|partition| partition.journal() == JournalKind::Buffered)
     }
 
     pub(super) fn sync_buffered(&mut self) {
@@ -104,8 +104,7 @@ impl Shard {
             Ok(up_to) => {
                 self.core.host.persisted(kind, up_to);
                 if kind == JournalKind::Buffered {
-                    let interval = self.sync_interval_ms();
-                    self.sync_at = self.sync_at.or(Some(self.core.now.mono.plus_ms(interval)));
+                    self.sync_at = self.sync_at.or(Some(self.next_sync()));
                 }
             }
             Err(_) => self.poisoned(),
@@ -119,7 +118,7 @@ impl Shard {
                 self.core.host.buffered_synced(up_to);
                 // Files that rolled over meanwhile have each to be synced.
                 if up_to < self.core.journals.buffered.written_sequence() && self.sync_at.is_none() {
-                    self.sync_at = Some(self.core.now.mono.plus_ms(self.sync_interval_ms()));
+                    self.sync_at = Some(self.next_sync());
                 }
             }
             Err(_) => self.poisoned(),
@@ -139,9 +138,10 @@ impl Shard {
         }
     }
 
-    /// The shortest interval that a topic of this shard asks for.
-    fn sync_interval_ms(&self) -> u64 {
-        self.partitions.values().filter_map(Partition::sync_interval_ms).min().unwrap_or(1)
+    /// When a write of the buffered journal that is done now has to be synced: the shortest interval that a topic of this
+    /// shard asks for; at once when the last such topic just changed.
+    fn next_sync(&self) -> MonoTime {
+        self.core.now.mono.plus_ms(self.sync_interval_ms.unwrap_or(0))
     }
 
     /// A journal failed: nothing more is appended or answered here, what was read before is still read.

@@ -56,6 +56,8 @@ pub struct Shard {
     /// Partition directories of this shard that no replica belongs to.
     leftover: Vec<PartitionId>,
     was_ready: bool,
+    /// The shortest `fsync = interval` of a topic here, if there is one.
+    sync_interval_ms: Option<u64>,
     /// When the buffered journal is synced next.
     sync_at: Option<MonoTime>,
     stopping: Option<Stopping>,
@@ -94,6 +96,7 @@ impl Shard {
             unreported_view: None,
             leftover: recovered.leftover,
             was_ready: false,
+            sync_interval_ms: None,
             sync_at: None,
             stopping: None,
             events: Vec::new(),

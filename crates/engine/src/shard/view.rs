@@ -122,6 +122,7 @@ impl Shard {
             leftover.into_iter().partition(|id: &PartitionId| view.deleted_topics().contains(id.topic.0));
         self.leftover = kept;
         gone.into_iter().for_each(|id| self.remove_directory(id));
+        self.sync_interval_ms = self.partitions.values().filter_map(Partition::sync_interval_ms).min();
         self.unreported_view = Some(view.version);
         self.view = view;
     }

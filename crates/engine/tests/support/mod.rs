@@ -1,6 +1,6 @@
 //! A node of real shards on a disk in memory: outputs are carried out at once, in order, until nothing is left to do.
 
-#![allow(dead_code, unreachable_pub, missing_docs)]
+#![allow(dead_code, unreachable_pub, missing_docs, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
