@@ -1,7 +1,7 @@
 //! Where a listener is: a host and a port, as people write them and as the protocol carries them.
 
+use core::net::Ipv6Addr;
 use std::fmt;
-use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind};
