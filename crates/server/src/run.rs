@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use lockgate_engine::config::NodeConfig;
+use lockgate_engine::NodeConfig;
 use lockgate_wire::ShardId;
 use rustix::process::{Resource, getrlimit, setrlimit};
 

@@ -143,9 +143,7 @@ pub const METRICS: &[Metric] = &[
     counter("lockgate_entries_applied_total", "Log entries applied.", |p| p.engine.entries_applied),
     counter("lockgate_checkpoints_total", "Checkpoints written.", |p| p.engine.checkpoints),
     counter("lockgate_segments_expired_total", "Segments removed by retention.", |p| p.engine.segments_expired),
-    counter("lockgate_file_retries_total", "File operations that failed and are tried again.", |p| {
-        p.engine.file_retries
-    }),
+    counter("lockgate_file_failures_total", "File operations that failed.", |p| p.engine.file_failures),
     gauge("lockgate_file_ops_waiting", "File operations that wait for room in a lane.", |p| p.io.file_ops_waiting),
     counter("lockgate_mesh_frames_total", "Frames sent to other shards.", |p| p.engine.mesh_frames),
     gauge("lockgate_mesh_requests", "Requests under way to other shards.", |p| p.engine.mesh_requests),

@@ -15,8 +15,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use lockgate_engine::config::JournalSettings;
-use lockgate_engine::limits::Limits;
+use lockgate_engine::{JournalSettings, Limits};
 use lockgate_wire::NodeId;
 
 pub use table::{Applies, Preset, SETTINGS, Setting};

@@ -235,6 +235,11 @@ fn an_idle_connection_holds_no_buffer_and_a_large_frame_only_its_own() {
     });
     world.until("both frames", |toy| toy.frames.len() == 2);
     assert_eq!(world.driver.held(id), 0);
+    for (_, frame) in std::mem::take(&mut world.toy.frames) {
+        let payload = frame.payload;
+        drop(frame.body);
+        assert!(payload.is_unique(), "nobody but the frame keeps its memory");
+    }
     drop(writer.join().unwrap());
 }
 

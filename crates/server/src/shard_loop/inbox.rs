@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use lockgate_catalog::view::ClusterView;
-use lockgate_engine::mesh::MeshFrame;
-use lockgate_engine::output::FileToken;
+use lockgate_engine::{ClusterView, FileToken, MeshFrame};
 use lockgate_storage::disk::DiskResult;
 use lockgate_storage::journal::JournalKind;
 use lockgate_wire::{ConnectionId, ShardId};

@@ -18,9 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
-use lockgate_engine::config::NodeConfig;
-use lockgate_engine::output::{Lane, Level};
-use lockgate_engine::{Input, Output, RecoveryError, Shard, recover};
+use lockgate_engine::{Input, Lane, Level, NodeConfig, Output, RecoveryError, RecoveryReport, Shard, recover};
 use lockgate_storage::journal::{JournalKind, JournalWrite};
 use lockgate_wire::frame::FrameError;
 use lockgate_wire::{ConnectionId, Frame, MonoTime, Now, ShardId};
@@ -89,11 +87,12 @@ impl std::error::Error for ShardError {}
 pub(crate) fn run(setup: ShardSetup) -> Result<(), ShardError> {
     let begin = Instant::now();
     let recovered = recover(&*setup.disk, &setup.node, setup.id).map_err(ShardError::Recovery)?;
-    let took_ms = begin.elapsed().as_millis() as u64;
-    for line in recovered.report.to_string().lines() {
-        tracing::info!(shard = setup.id.0, "{line}");
+    let RecoveryReport { journal_records, journal_bytes, ended_cleanly, findings } = &recovered.report;
+    for finding in findings {
+        tracing::warn!(shard = setup.id.0, "{finding}");
     }
-    tracing::info!(shard = setup.id.0, took_ms, "recovered");
+    let took_ms = begin.elapsed().as_millis() as u64;
+    tracing::info!(shard = setup.id.0, took_ms, journal_records, journal_bytes, ended_cleanly, "recovered");
     setup.status.shard(setup.id).recovered.store(true, Ordering::Release);
 
     let context = WorkerContext {
@@ -315,9 +314,15 @@ impl ShardLoop {
         }
     }
 
-    /// Ends the helpers. Nothing reads the inbox any more, so it goes first: nobody must wait for room in it.
-    fn finish(self) -> Result<(), ShardError> {
+    /// Ends what the loop has started. Nothing reads the inbox any more, so it goes first: nobody must wait for room in it.
+    fn finish(mut self) -> Result<(), ShardError> {
         drop(self.inbox);
+        // Closes that are under way get the time that the engine gave them.
+        while let Some(deadline) = self.driver.next_deadline() {
+            self.driver.wait(Some(until(self.clock.mono(), deadline))).map_err(ShardError::Poll)?;
+            self.driver.receive(&mut Deaf);
+            self.driver.flush(self.clock.mono());
+        }
         self.synced.finish();
         if let Some(worker) = self.buffered {
             worker.finish();
@@ -365,6 +370,22 @@ impl Handler for EngineHandler<'_> {
         self.status.shard(self.id).connections.fetch_sub(1, Ordering::Relaxed);
         self.handle(Input::ConnectionClosed { connection });
     }
+}
+
+/// Takes nothing: the engine has stopped.
+struct Deaf;
+
+impl Handler for Deaf {
+    fn may_read(&self, _connection: ConnectionId) -> bool {
+        false
+    }
+    fn frame_limit(&self, _connection: ConnectionId) -> u32 {
+        0
+    }
+    fn received(&mut self, _connection: ConnectionId, _frame: Frame) {}
+    fn bad_bytes(&mut self, _connection: ConnectionId, _error: FrameError) {}
+    fn written(&mut self, _connection: ConnectionId, _bytes: usize) {}
+    fn closed(&mut self, _connection: ConnectionId) {}
 }
 
 fn log(shard: ShardId, level: Level, message: &str) {

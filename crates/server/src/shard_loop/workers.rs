@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use lockgate_engine::output::FileToken;
+use lockgate_engine::FileToken;
 use lockgate_storage::disk::FileOp;
 use lockgate_storage::journal::{JournalKind, JournalWrite};
 use lockgate_wire::ShardId;
