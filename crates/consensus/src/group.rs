@@ -55,7 +55,8 @@ pub(crate) struct Group {
     durability: JournalKind,
     /// The journal that they shall go to as soon as the change leaves no hole.
     wanted: JournalKind,
-    /// The last record that the buffered journal got from this group.
+    /// The last record that the buffered journal got from this group; none since the start is 0, as recovery synced what
+    /// it read.
     last_buffered: Sequence,
     /// The bootstrap record, until it is written.
     bootstrap: Option<(Configuration, Bytes)>,

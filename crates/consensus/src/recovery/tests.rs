@@ -190,9 +190,11 @@ fn a_falling_term_is_damage() {
 }
 
 #[test]
-fn a_term_that_only_the_buffered_journal_has_seen_is_used_up() {
+fn a_term_that_anything_was_written_in_is_used_up() {
     let groups = fold(vec![(Synced, bootstrap()), (Synced, hard_state(2, 9, 1)), (Buffered, own(2, 4, "a"))]).unwrap();
     assert_eq!((groups[0].term, groups[0].vote), (Term(4), REPLICA));
+    let groups = fold(vec![(Synced, bootstrap()), (Synced, hard_state(2, 9, 1)), (Synced, truncate(2, 5))]).unwrap();
+    assert_eq!((groups[0].term, groups[0].vote), (Term(5), REPLICA));
 }
 
 #[test]
