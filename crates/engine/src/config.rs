@@ -1,5 +1,6 @@
 //! What a shard is told once, when it starts.
 
+use lockgate_catalog::settings::TopicLimits;
 use lockgate_storage::disk::Path;
 use lockgate_storage::journal::{JournalConfig, JournalIdentity, JournalKind};
 use lockgate_wire::{NodeId, PartitionId, ShardId, Uid};
@@ -48,6 +49,14 @@ pub(crate) const METADATA_DIRECTORY: &str = "metadata";
 pub(crate) const PARTITIONS_DIRECTORY: &str = "partitions";
 
 impl NodeConfig {
+    /// The largest batch that this node's frames and journal can carry, whatever a topic allows.
+    pub(crate) fn topic_limits(&self) -> TopicLimits {
+        TopicLimits {
+            max_frame_bytes: self.limits.max_frame_bytes.into(),
+            journal_max_write_bytes: self.journal.max_write_bytes.into(),
+        }
+    }
+
     /// The configuration of one journal of a shard.
     pub fn journal(&self, shard: ShardId, kind: JournalKind) -> JournalConfig {
         let name = match kind {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use lockgate_catalog::plan::{self, NewTopic};
-use lockgate_catalog::settings::TopicLimits;
 use lockgate_catalog::view::ClusterView;
 use lockgate_catalog::{Catalog, Command, Outcome};
 use lockgate_consensus::{Entry, EntryKind};
@@ -139,10 +138,7 @@ impl Controller {
             return core.refuse(origin, &self.refusal());
         }
         let time = core.now.wall;
-        let limits = TopicLimits {
-            max_frame_bytes: core.node.limits.max_frame_bytes.into(),
-            journal_max_write_bytes: core.node.journal.max_write_bytes.into(),
-        };
+        let limits = core.node.topic_limits();
         let view = self.catalog.view();
         let command = match request {
             ControllerRequest::InitProducer => {

@@ -7,6 +7,7 @@ use lockgate_wire::name::{TopicName, check_cursor_name};
 use lockgate_wire::proto::{self, Ack, start_position::At};
 use lockgate_wire::{Error, ErrorKind, Frame, Offset, Op, PartitionId, SubscriptionId, WallMs};
 
+use crate::config::NodeConfig;
 use crate::limits::{Limits, PAGE};
 use crate::request::{ControllerRequest, PartitionRequest, Start};
 use crate::route;
@@ -46,7 +47,8 @@ fn invalid(message: impl Into<String>) -> Error {
 }
 
 /// Decodes a request.
-pub(crate) fn request(frame: &Frame, view: &ClusterView, limits: &Limits, now: WallMs) -> Result<Request, Error> {
+pub(crate) fn request(frame: &Frame, view: &ClusterView, node: &NodeConfig, now: WallMs) -> Result<Request, Error> {
+    let limits = &node.limits;
     let Some(op) = frame.op() else {
         let message = format!("operation {} is not known to this broker", frame.op);
         return Err(Error::new(ErrorKind::UnknownOp, message));
@@ -79,7 +81,7 @@ pub(crate) fn request(frame: &Frame, view: &ClusterView, limits: &Limits, now: W
             let proto::Unsubscribe { subscription_id } = frame.message()?;
             Request::Unsubscribe { subscription: SubscriptionId(subscription_id) }
         }
-        Op::Publish => publish(frame, view, now)?,
+        Op::Publish => publish(frame, view, node, now)?,
         Op::Subscribe | Op::Fetch | Op::ListOffsets => read(op, frame, view, limits)?,
         Op::CommitCursor | Op::GetCursor | Op::ListCursors | Op::DeleteCursor => cursor(op, frame, view)?,
         Op::GoingAway | Op::Deliver | Op::SubscriptionClosed => {
@@ -116,13 +118,15 @@ fn located(view: &ClusterView, topic_id: u64, partition: u32) -> Result<Partitio
     route::partition(route::topic(view, topic_id)?, partition)
 }
 
-fn publish(frame: &Frame, view: &ClusterView, now: WallMs) -> Result<Request, Error> {
+fn publish(frame: &Frame, view: &ClusterView, node: &NodeConfig, now: WallMs) -> Result<Request, Error> {
     let body: proto::Publish = frame.message()?;
     let topic = route::topic(view, body.topic_id)?;
     let partition = route::partition(topic, body.partition)?;
     let ack = Ack::try_from(body.ack)
         .map_err(|_| invalid(format!("acknowledgement level {} is none of 0, 1, 2", body.ack)))?;
-    let max = u32::try_from(topic.config.max_batch_bytes).unwrap_or(u32::MAX);
+    // A topic may allow more than the node does since its settings were lowered.
+    let max = topic.config.max_batch_bytes.min(node.topic_limits().max_batch_bytes());
+    let max = u32::try_from(max).unwrap_or(u32::MAX);
     let header = validate(&frame.payload, max).map_err(|error| error.to_error())?;
     if ack != Ack::Quorum && header.producer().is_some() {
         return Err(invalid("a numbered batch (idempotent producer) is published at level quorum only"));

@@ -47,8 +47,7 @@ impl Shard {
             let text = if greeting { "the first frame of a connection is Hello" } else { "Hello comes once, first" };
             return self.sessions.close_with(&mut self.core, connection, &Error::new(ErrorKind::HelloRequired, text));
         }
-        let limits = &self.core.node.limits;
-        let request = decode::request(&frame, &self.view, limits, now.wall);
+        let request = decode::request(&frame, &self.view, &self.core.node, now.wall);
         self.take(connection, &frame, request);
         self.sessions.note_pause(&self.core, connection);
     }
