@@ -169,6 +169,19 @@ fn a_crash_in_the_repair_of_a_crash_changes_nothing() {
 }
 
 #[test]
+fn files_that_are_removed_leave_no_gap_whenever_the_removal_is_interrupted() {
+    let append = |bytes| Step::Append { group: 1, bytes };
+    let steps: Vec<Step> = (0..30).flat_map(|_| [append(6000), Step::Write]).collect();
+    for operations in 0..20 {
+        for seed in 0..25 {
+            let life =
+                |steps: &[Step], operations, seed| Life { steps: steps.to_vec(), operations, power_loss: Some(seed) };
+            run(Buffered, &[life(&steps, NEVER, 0), life(&[], operations, seed)]).unwrap();
+        }
+    }
+}
+
+#[test]
 fn what_recovery_hands_out_is_durable_even_after_a_sync_that_lied() {
     let config = config(Synced);
     let disk = CrashDisk::default();

@@ -89,10 +89,9 @@ impl CrashDisk {
         let threshold = [0u8, 255, 128, 30, 220][seed as usize % 5];
         let mut lucky = || coins.next().is_some_and(|coin| coin < threshold);
         for change in std::mem::take(&mut state.changes) {
-            if !lucky() {
-                break;
+            if lucky() {
+                apply(&mut state.durable_names, &change);
             }
-            apply(&mut state.durable_names, &change);
         }
         for file in &mut state.files {
             for sector in std::mem::take(&mut file.dirty) {

@@ -171,6 +171,16 @@ fn a_lost_mark_between_writes_is_not_damage() {
 }
 
 #[test]
+fn a_stray_copy_of_a_write_behind_the_end_counts_for_nothing() {
+    let mut rig = Rig::new(Synced);
+    rig.write_blocks(1, 1);
+    let last = rig.write_blocks(1, 1);
+    rig.change(&last.path, |bytes| bytes.copy_within(BLOCK_BYTES..2 * BLOCK_BYTES, last.offset as usize + BLOCK_BYTES));
+    let (_, found) = rig.restart();
+    assert_eq!((sequences(&found), found.recovered.cuts.len()), (vec![1, 2], 1));
+}
+
+#[test]
 fn room_left_at_the_end_of_a_file_is_not_damage() {
     let mut rig = Rig::new(Synced);
     for blocks in [4, 4, 4, 2, 4] {
