@@ -37,7 +37,7 @@ pub(super) struct Plain {
 
 impl Plain {
     pub(super) fn new(rng: &mut Rng) -> Self {
-        Self { asked: BTreeMap::new(), pace: rng.magnitude(20 * MS..=SECOND) }
+        Self { asked: BTreeMap::new(), pace: rng.magnitude(100 * MS..=3 * SECOND) }
     }
 
     fn send(&mut self, io: &mut Io<'_>, partition: PartitionId, ack: Ack) {

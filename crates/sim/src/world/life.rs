@@ -52,12 +52,9 @@ impl Node {
         !matches!(self.state, State::Down)
     }
 
-    pub(super) fn accepts(&self) -> bool {
-        matches!(self.state, State::Running)
-    }
-
+    /// All shards serve: only then does a node listen.
     pub(super) fn is_ready(&self) -> bool {
-        self.accepts() && self.shards.iter().all(|slot| slot.is_ready)
+        matches!(self.state, State::Running) && self.shards.iter().all(|slot| slot.is_ready)
     }
 
     /// Both clocks as the process reads them.
@@ -163,7 +160,7 @@ impl World {
 
     /// The node is asked to stop in order.
     pub(super) fn stop(&mut self) {
-        if !self.node.accepts() {
+        if !matches!(self.node.state, State::Running) {
             return;
         }
         self.node.state = State::Stopping;

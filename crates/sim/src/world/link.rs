@@ -166,6 +166,8 @@ pub(super) struct Link {
     pub(super) to_client: Stream,
     /// Arrived at the node and not read by the shard.
     pub(super) unread: BytesMut,
+    /// Of these, how many still take room in the pipe.
+    pub(super) in_pipe: usize,
     /// The client's end was seen; the node learns of it once everything before is read.
     pub(super) ended: bool,
     /// The shard does not want to read it for now.
@@ -187,6 +189,7 @@ impl Link {
             to_node: Stream::new(speed),
             to_client: Stream::new(speed),
             unread: BytesMut::new(),
+            in_pipe: 0,
             ended: false,
             paused: false,
             unreadable: false,

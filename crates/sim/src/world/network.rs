@@ -15,7 +15,7 @@ const REFUSAL_MAX: Time = 300 * MS;
 impl World {
     /// A connection attempt reaches the node.
     pub(super) fn connects(&mut self, number: LinkNo) {
-        let accepts = self.node.accepts();
+        let accepts = self.node.is_ready();
         let Some(link) = self.links.get_mut(&number) else { return };
         let delay = link.to_client.delay(&mut self.rng);
         if !accepts {
@@ -66,7 +66,10 @@ impl World {
         let Some(link) = self.links.get_mut(&number) else { return };
         while let Some(arrival) = link.to_node.arrive(self.now) {
             match arrival {
-                Arrival::Bytes(bytes) => link.unread.extend_from_slice(&bytes),
+                Arrival::Bytes(bytes) => {
+                    link.in_pipe += bytes.len();
+                    link.unread.extend_from_slice(&bytes);
+                }
                 Arrival::End => link.ended = true,
             }
         }
@@ -74,10 +77,19 @@ impl World {
             return;
         }
         let shard = link.shard;
-        if !link.paused || link.unreadable {
+        if !link.paused {
             self.node.shards[shard].readable.insert(number);
             self.plan_round(shard);
         }
+        self.drain_pipe(number);
+    }
+
+    /// A connection that is read is emptied into the node's own buffer; one that is not keeps its pipe full.
+    pub(super) fn drain_pipe(&mut self, number: LinkNo) {
+        let Some(link) = self.links.get_mut(&number).filter(|link| !link.paused && link.in_pipe > 0) else { return };
+        let bytes = std::mem::take(&mut link.in_pipe);
+        link.to_node.free(bytes);
+        self.pump(number, Toward::Node);
     }
 
     fn arrives_at_client(&mut self, number: LinkNo) {

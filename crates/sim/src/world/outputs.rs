@@ -27,6 +27,7 @@ impl World {
                         link.paused = false;
                         self.node.shards[shard].readable.insert(connection.0);
                         self.plan_round(shard);
+                        self.drain_pipe(connection.0);
                     }
                 }
                 Output::Close { connection, flush_ms } => self.close(connection.0, flush_ms),

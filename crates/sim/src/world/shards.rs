@@ -8,7 +8,7 @@ use lockgate_storage::journal::{JournalKind, JournalWrite};
 use lockgate_wire::{ConnectionId, Frame, ShardId};
 
 use super::World;
-use super::queue::{Happening, LinkNo, Toward};
+use super::queue::{Happening, LinkNo};
 use super::storage::FileTask;
 use crate::invariants::bounds_hold;
 use crate::time::{SECOND, Time, US};
@@ -17,8 +17,8 @@ use crate::time::{SECOND, Time, US};
 const ROUND_MAX: u64 = 64;
 /// Frames of one connection that a round takes at most.
 const FRAMES_MAX: u64 = 16;
-/// A deadline that stays in the past is a loop; so many ticks in one moment are enough to tell.
-const TICKS_AT_ONCE_MAX: u32 = 1000;
+/// A deadline that stays in the past is a loop; so many ticks for one deadline are enough to tell.
+const TICKS_PER_DEADLINE_MAX: u32 = 1000;
 /// Bounds are looked at every so many rounds.
 const ROUNDS_PER_LOOK: u64 = 16;
 
@@ -39,6 +39,7 @@ pub(super) struct Slot {
     round_is_planned: bool,
     busy_until: Time,
     tick_at: Time,
+    /// The last deadline that a tick was for, and how many were.
     ticks: (Time, u32),
     rounds: u64,
 }
@@ -101,6 +102,9 @@ impl World {
         slot.busy_until = self.now + 1 + self.rng.below(2 * self.plan.round);
         let looks = slot.rounds.is_multiple_of(ROUNDS_PER_LOOK);
         self.carry_out(shard, outputs);
+        if !self.node.is_running() {
+            return;
+        }
         self.plan_tick(shard);
         if looks {
             self.look_at_bounds(shard);
@@ -120,7 +124,6 @@ impl World {
             slot.readable.remove(&number);
             return;
         };
-        let before = link.unread.len();
         for _ in 0..self.rng.within(1..=FRAMES_MAX) {
             if link.unreadable {
                 link.unread.clear();
@@ -148,11 +151,6 @@ impl World {
         if !wants_more {
             slot.readable.remove(&number);
         }
-        let taken = before - link.unread.len();
-        if taken > 0 {
-            link.to_node.free(taken);
-            self.pump(number, Toward::Node);
-        }
         if is_at_end {
             self.node_loses(number);
         }
@@ -175,17 +173,17 @@ impl World {
             return;
         }
         slot.tick_at = Time::MAX;
-        slot.ticks = if slot.ticks.0 == self.now { (self.now, slot.ticks.1 + 1) } else { (self.now, 1) };
-        if slot.ticks.1 > TICKS_AT_ONCE_MAX {
-            let text = format!("shard {shard} asks for a tick at {:?} again and again", slot.shard.next_deadline());
+        let Some(deadline) = slot.shard.next_deadline().map(|deadline| self.node.time_of(deadline)) else { return };
+        if deadline > self.now {
+            return self.plan_tick(shard);
+        }
+        let slot = &mut self.node.shards[shard];
+        slot.ticks = if slot.ticks.0 == deadline { (deadline, slot.ticks.1 + 1) } else { (deadline, 1) };
+        if slot.ticks.1 > TICKS_PER_DEADLINE_MAX {
+            let text = format!("shard {shard} asks for a tick at {:.6} ms again and again", deadline as f64 / 1e6);
             return self.report("the_run_moves_on", text);
         }
-        let is_due = slot.shard.next_deadline().is_some_and(|deadline| deadline <= self.node.clock(self.now).mono);
-        if is_due {
-            self.give(shard, Input::Tick);
-        } else {
-            self.plan_tick(shard);
-        }
+        self.give(shard, Input::Tick);
     }
 
     pub(super) fn mesh_arrives(&mut self, from: usize, to: usize) {
