@@ -105,6 +105,7 @@ impl Core {
     /// Refuses a request.
     pub(crate) fn refuse(&mut self, origin: Origin, error: &Error) {
         self.metrics.refused(error.kind, origin.publish);
+        self.metrics.publish_lost += u64::from(origin.publish && origin.request_id == 0);
         let frame = (origin.request_id != 0).then(|| OutFrame::error(origin.op, origin.request_id, error));
         self.replies.push_back(Reply::Answer { origin, frame });
     }

@@ -16,7 +16,7 @@ pub struct ShardMetrics {
     pub publish_duplicates: u64,
     /// Publishes refused.
     pub publish_refused: u64,
-    /// Publishes at level `none` that were lost.
+    /// Of these, publishes that wanted no answer (level `none`): nobody else will know.
     pub publish_lost: u64,
     /// Gauge: bytes of publishes that wait for their answer.
     pub publish_in_flight_bytes: u64,

@@ -208,6 +208,7 @@ impl Partition {
     /// different ways.
     fn apply(&mut self, core: &mut Core, entry: Entry) -> Result<(), String> {
         let is_new = entry.index > self.state.index;
+        let bytes = entry.data.len() as u64;
         if entry.kind == EntryKind::Normal {
             match entry::decode(entry.context, entry.data)? {
                 Content::Batches(batches) => {
@@ -228,6 +229,7 @@ impl Partition {
         if is_new {
             (self.state.index, self.state.term) = (entry.index, entry.term);
             self.upkeep.entries_since_checkpoint += 1;
+            self.upkeep.bytes_since_checkpoint += bytes;
         }
         Ok(())
     }

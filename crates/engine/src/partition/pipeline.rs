@@ -207,7 +207,7 @@ impl Pipeline {
         self.waiting_bytes = 0;
         for taken in self.waiting.drain(..) {
             for origin in std::iter::once(taken.publish.origin).chain(taken.resends) {
-                refuse(core, origin, taken.publish.ack, error);
+                core.refuse(origin, error);
             }
         }
         first
@@ -222,15 +222,10 @@ impl Pipeline {
         self.persisted = 0;
         for proposed in self.proposed.drain(..) {
             for origin in proposed.origin.into_iter().chain(proposed.resends) {
-                refuse(core, origin, proposed.ack, &error);
+                core.refuse(origin, &error);
             }
         }
     }
-}
-
-fn refuse(core: &mut Core, origin: Origin, ack: Ack, error: &Error) {
-    core.metrics.publish_lost += u64::from(ack == Ack::None);
-    core.refuse(origin, error);
 }
 
 fn answer_appended(core: &mut Core, origin: Origin, partition: u32, stamp: &Stamp, term: Term) {

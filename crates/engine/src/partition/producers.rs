@@ -115,7 +115,8 @@ impl Producers {
             );
             return Check::Refused(Error::new(ErrorKind::ProducerUnknown, message));
         }
-        if self.applied.len() + self.overlay.len() >= max as usize {
+        let new = self.overlay.keys().filter(|id| !self.applied.contains_key(id)).count();
+        if self.applied.len() + new >= max as usize {
             let message = format!(
                 "the partition remembers {max} producers, the most it may; idle ones expire, or raise limits.producers_per_partition"
             );

@@ -13,6 +13,7 @@ use super::{Partition, Phase, ReaderId};
 use crate::core::Core;
 use crate::limits::{PROPOSE_EARLY_BYTES, SHARED_ENTRY_BYTES};
 use crate::mesh::Origin;
+use crate::output::FileToken;
 use crate::request::{PartitionRequest, Start};
 
 impl Partition {
@@ -20,10 +21,10 @@ impl Partition {
     pub(crate) fn handle(&mut self, core: &mut Core, origin: Origin, request: PartitionRequest) {
         let can_serve = match &request {
             PartitionRequest::Credit { .. } | PartitionRequest::Unsubscribe { .. } => true,
-            PartitionRequest::Subscribe { .. } | PartitionRequest::Fetch { .. } => {
-                matches!(self.phase, Phase::Serving(_) | Phase::Deposed)
-            }
-            _ => matches!(self.phase, Phase::Serving(_)),
+            PartitionRequest::Publish { .. }
+            | PartitionRequest::CommitCursor { .. }
+            | PartitionRequest::DeleteCursor { .. } => matches!(self.phase, Phase::Serving(_)),
+            _ => matches!(self.phase, Phase::Serving(_) | Phase::Deposed),
         };
         if !can_serve {
             return core.refuse(origin, &self.refusal());
@@ -41,7 +42,7 @@ impl Partition {
                 core.done(origin);
             }
             PartitionRequest::Unsubscribe { subscription } => {
-                self.readers.unsubscribe(reader(subscription));
+                self.readers.unsubscribe(core, origin.shard, origin.connection, subscription);
                 core.answer(origin, &proto::UnsubscribeOk {});
             }
             PartitionRequest::Fetch { offset, max_bytes, max_wait_ms } => {
@@ -236,13 +237,13 @@ impl Partition {
     }
 
     /// A connection is gone: what it has here ends. Publishes that were taken go on.
-    pub(crate) fn connection_gone(&mut self, shard: ShardId, connection: ConnectionId) {
-        self.readers.connection_gone(shard, connection);
+    pub(crate) fn connection_gone(&mut self, core: &mut Core, shard: ShardId, connection: ConnectionId) {
+        self.readers.connection_gone(core, shard, connection);
     }
 
     /// A read for a reader ended.
-    pub(crate) fn read_done(&mut self, core: &mut Core, reader: ReaderId, result: DiskResult<bytes::Bytes>) {
-        self.readers.read_done(core, self.id, &self.log, reader, result);
+    pub(crate) fn read_done(&mut self, core: &mut Core, read: (ReaderId, FileToken), result: DiskResult<bytes::Bytes>) {
+        self.readers.read_done(core, self.id, &self.log, read, result);
     }
 
     /// Gives readers what there is for them.

@@ -13,7 +13,7 @@ use super::{Partition, Phase};
 use crate::background::Background;
 use crate::config::partition_directory;
 use crate::core::{Core, FileOwner};
-use crate::limits::{CHECKPOINT_ENTRIES, RETENTION_EVERY_MS, SEAL_AFTER_MS};
+use crate::limits::{CHECKPOINT_BYTES, CHECKPOINT_ENTRIES, RETENTION_EVERY_MS, SEAL_AFTER_MS};
 
 /// What a finished plan completes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,16 +31,21 @@ pub(super) struct Upkeep {
     background: Background<Done>,
     directory: Path,
     pub(super) entries_since_checkpoint: u64,
+    pub(super) bytes_since_checkpoint: u64,
     /// A checkpoint that waits for the journal, then is being written.
     checkpoint: Option<Pending>,
     /// Checkpoints on the disk, oldest first.
     checkpoints: Vec<LogIndex>,
+    /// The newest expiry of producers that was proposed.
+    expired_at: Option<LogIndex>,
     /// When retention is looked at next.
     next_look: MonoTime,
     /// Since when a rolled segment waits for its seal, and what the journal has to make durable first.
     rolled: Option<(MonoTime, Sequence)>,
     /// The record that says that the buffered journal is used.
     mark: Option<Sequence>,
+    /// Whether that record was durable at the last look.
+    may_flush: bool,
     /// Offsets below the first are durable, those below the second are once the buffered journal is synced that far.
     durable: (Offset, Offset, Sequence),
 }
@@ -63,11 +68,14 @@ impl Upkeep {
             background: Background::new(FileOwner::Background(id)),
             directory: partition_directory(id),
             entries_since_checkpoint: 0,
+            bytes_since_checkpoint: 0,
             checkpoint: None,
             checkpoints: Vec::new(),
+            expired_at: None,
             next_look: MonoTime::default(),
             rolled: None,
             mark: None,
+            may_flush: true,
             durable: (Offset(0), Offset(0), Sequence(0)),
         }
     }
@@ -116,7 +124,13 @@ impl Partition {
         match done {
             Done::Made | Done::Removed => {}
             Done::Flushed => self.log.flush_done(core.now.mono),
-            Done::Sealed => self.log.segments.sealed(result.as_ref().copied()),
+            Done::Sealed => {
+                self.log.segments.sealed(result.as_ref().copied());
+                // Seals that fell behind a fast log catch up without a pause.
+                if self.log.segments.has_rolled() {
+                    self.upkeep.rolled = Some((MonoTime::default(), self.durable_after(core)));
+                }
+            }
             Done::Expired => self.log.segments.expired(),
             Done::Checkpointed(index) => self.checkpointed(core, index),
         }
@@ -136,7 +150,11 @@ impl Partition {
     /// Does what is due. `stopping`: everything that makes the next start short.
     pub(crate) fn look_after(&mut self, core: &mut Core, stopping: bool) {
         let now = core.now.mono;
+        if stopping {
+            self.readers.stop_waiting(now);
+        }
         let is_marked = self.upkeep.mark.is_none_or(|mark| mark <= core.journals.synced.synced_sequence());
+        self.upkeep.may_flush = is_marked;
         let flush = if is_marked { self.log.plan_flush(now, stopping) } else { Vec::new() };
         if !flush.is_empty() {
             self.upkeep.background.plan(flush, Done::Flushed);
@@ -166,10 +184,8 @@ impl Partition {
             && self.upkeep.rolled.is_none()
             && self.upkeep.entries_since_checkpoint == 0;
         let look = (!idle || self.log.start() < self.log.end()).then_some(self.upkeep.next_look);
-        [self.log.flush_deadline(), self.upkeep.background.deadline(), self.readers.deadline(), look]
-            .into_iter()
-            .flatten()
-            .min()
+        let flush = self.log.flush_deadline().filter(|_| self.upkeep.may_flush);
+        [flush, self.upkeep.background.deadline(), self.readers.deadline(), look].into_iter().flatten().min()
     }
 
     fn retain(&mut self, core: &mut Core) {
@@ -184,11 +200,12 @@ impl Partition {
         }
     }
 
-    /// What the partition's journal has to make durable before files may say that they have all of the log.
+    /// What the buffered journal has to make durable before files may say that they have all of the log. Also for a topic
+    /// that left it: some of what was applied may be there alone, and not be synced yet.
     fn durable_after(&self, core: &Core) -> Sequence {
-        match self.journal() {
-            JournalKind::Synced => Sequence(0), // What was applied is durable already.
-            JournalKind::Buffered => core.journals.buffered.written_sequence(),
+        match self.upkeep.mark {
+            None => Sequence(0), // What was applied is durable already.
+            Some(_) => core.journals.buffered.written_sequence(),
         }
     }
 
@@ -199,15 +216,10 @@ impl Partition {
         if reached {
             self.upkeep.durable = (next, self.log.end(), self.durable_after(core));
         }
-        match self.journal() {
-            JournalKind::Synced => self.log.end(),
-            JournalKind::Buffered => {
-                if reached {
-                    next
-                } else {
-                    durable
-                }
-            }
+        match self.upkeep.mark {
+            None => self.log.end(),
+            Some(_) if reached => next,
+            Some(_) => durable,
         }
     }
 
@@ -228,18 +240,25 @@ impl Partition {
 
     fn expire_producers(&mut self, core: &mut Core) {
         let Phase::Serving(_) = self.phase else { return };
+        // Nothing is added to a journal that has no room, and one such change is under way at a time.
+        if core.journals.get(self.journal()).is_full() || self.upkeep.expired_at.is_some_and(|at| at > self.state.index)
+        {
+            return;
+        }
         let expiry = i64::try_from(core.node.limits.producer_expiry_ms).unwrap_or(i64::MAX);
-        let before = self.log.last_append_time().0.max(core.now.wall.0).saturating_sub(expiry);
+        // By the log's clock: a jump of the node's does not make anybody idle.
+        let before = self.clock.stamp(core.now).0.saturating_sub(expiry);
         if self.state.producers.oldest().is_some_and(|seen| seen < WallMs(before)) {
             let (context, data) = entry::command(Change::ExpireProducers(before));
             // Refused now, it is tried again at the next look.
-            let _ = core.host.propose(self.group, context, data);
+            self.upkeep.expired_at = core.host.propose(self.group, context, data).ok().map(|proposed| proposed.index);
         }
     }
 
     fn checkpoint(&mut self, core: &Core, stopping: bool) {
         let entries = self.upkeep.entries_since_checkpoint;
-        let due = entries >= CHECKPOINT_ENTRIES || (stopping && entries > 0);
+        let grown = entries >= CHECKPOINT_ENTRIES || self.upkeep.bytes_since_checkpoint >= CHECKPOINT_BYTES;
+        let due = grown || (stopping && entries > 0);
         if !due || self.upkeep.checkpoint.is_some() {
             return;
         }
@@ -253,7 +272,7 @@ impl Partition {
         let path = checkpoint::path(&self.upkeep.directory, header.index);
         let pieces = checkpoint::encode(&header, &self.state.chunks());
         let op = Some(FileOp::Replace { path, pieces });
-        self.upkeep.entries_since_checkpoint = 0;
+        (self.upkeep.entries_since_checkpoint, self.upkeep.bytes_since_checkpoint) = (0, 0);
         self.upkeep.checkpoint = Some(Pending { after: self.durable_after(core), op, index: header.index });
     }
 

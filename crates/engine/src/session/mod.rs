@@ -55,7 +55,17 @@ impl Sessions {
     }
 
     /// See [`crate::Shard::may_read`].
-    pub(crate) fn may_read(&self, core: &Core, id: ConnectionId) -> bool {
+    pub(crate) fn may_read(&mut self, core: &Core, id: ConnectionId) -> bool {
+        let may = self.has_room(core, id);
+        if !may && let Some(connection) = self.connections.get_mut(&id) {
+            // Whoever was told no is told when it may.
+            connection.is_paused = true;
+            self.paused.insert(id);
+        }
+        may
+    }
+
+    fn has_room(&self, core: &Core, id: ConnectionId) -> bool {
         let limits = &core.node.limits;
         self.connections.get(&id).is_some_and(|connection| {
             let memory = !connection.publishes || core.metrics.publish_in_flight_bytes < limits.publish_bytes_per_shard;
@@ -158,7 +168,7 @@ impl Sessions {
         subscription: SubscriptionId,
         frame: OutFrame,
     ) -> Option<Taken> {
-        let connection = self.connections.get_mut(&id)?;
+        let connection = self.connections.get_mut(&id).filter(|connection| connection.phase != Phase::Closed)?;
         let partition = *connection.subscriptions.get(&subscription)?;
         self.send(core, id, frame);
         let connection = self.connections.get_mut(&id)?;
@@ -341,23 +351,12 @@ impl Sessions {
 
     // ── time and room ────────────────────────────────────────────────────────────────────────────────────────────
 
-    /// Notes that a connection is not read, so that it is told when it may be.
-    pub(crate) fn note_pause(&mut self, core: &Core, id: ConnectionId) {
-        if !self.may_read(core, id)
-            && let Some(connection) = self.connections.get_mut(&id)
-            && connection.phase != Phase::Closed
-        {
-            connection.is_paused = true;
-            self.paused.insert(id);
-        }
-    }
-
     /// Lets connections go on that have room again.
     pub(crate) fn resume(&mut self, core: &mut Core) {
         if self.paused.is_empty() {
             return;
         }
-        let ready: Vec<ConnectionId> = self.paused.iter().copied().filter(|id| self.may_read(core, *id)).collect();
+        let ready: Vec<ConnectionId> = self.paused.iter().copied().filter(|id| self.has_room(core, *id)).collect();
         for id in ready {
             self.paused.remove(&id);
             if let Some(connection) = self.connections.get_mut(&id) {

@@ -17,7 +17,7 @@ impl Shard {
             FileOwner::SyncBuffered => self.buffered_synced(result),
             FileOwner::Background(id) => self.with_partition(id, |partition, core| partition.file_done(core, result)),
             FileOwner::Read(id, reader) => {
-                self.with_partition(id, |partition, core| partition.read_done(core, reader, result))
+                self.with_partition(id, |partition, core| partition.read_done(core, (reader, token), result))
             }
             FileOwner::Catalog => {
                 if let Some(controller) = &mut self.controller {

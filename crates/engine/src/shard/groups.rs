@@ -88,6 +88,7 @@ impl Shard {
         kind == JournalKind::Synced
             || self.sync_interval_ms.is_some()
             || self.core.journals.buffered.pending_bytes() > 0
+            || self.core.journals.buffered.is_full()
     }
 
     pub(super) fn sync_buffered(&mut self) {
@@ -140,7 +141,7 @@ impl Shard {
 
     /// When a write of the buffered journal that is done now has to be synced: the shortest interval that a topic of this
     /// shard asks for; at once when the last such topic just changed.
-    fn next_sync(&self) -> MonoTime {
+    pub(super) fn next_sync(&self) -> MonoTime {
         self.core.now.mono.plus_ms(self.sync_interval_ms.unwrap_or(0))
     }
 

@@ -160,7 +160,7 @@ impl Shard {
 
     /// Whether the connection's next frame may be decoded. Ask before each; when it may not, leave the bytes where they
     /// are until [`Output::ResumeReading`] comes.
-    pub fn may_read(&self, connection: ConnectionId) -> bool {
+    pub fn may_read(&mut self, connection: ConnectionId) -> bool {
         self.sessions.may_read(&self.core, connection)
     }
 

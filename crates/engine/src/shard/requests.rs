@@ -11,6 +11,7 @@ use lockgate_wire::{
 };
 
 use super::Shard;
+use crate::limits::GATHERS;
 use crate::mesh::{Message, Origin};
 use crate::request::{ControllerRequest, PartitionRequest};
 use crate::route::shard_of;
@@ -49,7 +50,6 @@ impl Shard {
         }
         let request = decode::request(&frame, &self.view, &self.core.node, now.wall);
         self.take(connection, &frame, request);
-        self.sessions.note_pause(&self.core, connection);
     }
 
     /// Charges the connection and hands the request on.
@@ -282,7 +282,7 @@ impl Shard {
 
     fn connection_gone_at(&mut self, shard: ShardId, connection: ConnectionId) {
         for partition in self.partitions.values_mut() {
-            partition.connection_gone(shard, connection);
+            partition.connection_gone(&mut self.core, shard, connection);
         }
     }
 
@@ -344,6 +344,11 @@ impl Shard {
 
     fn describe(&mut self, origin: Origin, name: &str) -> Result<(), Error> {
         let topic = self.find(name)?.clone();
+        if self.gathers.len() >= GATHERS {
+            let message =
+                format!("the shard describes {GATHERS} topics at the moment, the most it may; try again soon");
+            return Err(Error::new(ErrorKind::Overloaded, message).with_limit(GATHERS as u64));
+        }
         let gather = self.next_gather;
         self.next_gather += 1;
         self.gathers.insert(gather, Gather { origin, topic: topic.clone(), partitions: Vec::new() });

@@ -1,5 +1,6 @@
 //! The orderly stop: refuse what is new, answer what was taken, write down what makes the next start short, end.
 
+use lockgate_storage::journal::JournalWriter;
 use lockgate_wire::MonoTime;
 
 use super::Shard;
@@ -34,6 +35,11 @@ impl Stopping {
     }
 }
 
+/// Whether a journal got anything in this life. One that did not ends as it ended the last time.
+fn is_used(journal: &JournalWriter) -> bool {
+    journal.counters().files > 0 || journal.pending_bytes() > 0
+}
+
 impl Shard {
     pub(super) fn stop(&mut self) {
         if self.stopping.is_some() {
@@ -64,13 +70,18 @@ impl Shard {
                     self.core.log(Level::Warn, "the drain took too long; what was not answered is cut off");
                 }
                 self.sessions.end_all(&mut self.core);
-                self.core.journals.synced.end();
-                self.core.journals.buffered.end();
+                for journal in [&mut self.core.journals.synced, &mut self.core.journals.buffered] {
+                    if is_used(journal) {
+                        journal.end();
+                    }
+                }
                 Step::Ending
             }
             Step::Ending => {
                 let journals = &self.core.journals;
-                let ended = [&journals.synced, &journals.buffered].iter().all(|j| j.is_ended() || j.poison().is_some());
+                let ended = [&journals.synced, &journals.buffered]
+                    .iter()
+                    .all(|j| j.is_ended() || !is_used(j) || j.poison().is_some());
                 if !ended && !late {
                     return;
                 }

@@ -79,13 +79,16 @@ impl Shard {
         self.groups.insert(group, id);
         self.partitions.insert(id, partition);
         self.dirty.insert(id);
-        self.share_tail();
     }
 
-    /// Every partition may keep the same part of the memory for the ends of logs.
+    /// Every partition may keep the same part of the memory for the ends of logs, and gives up what is above it.
     fn share_tail(&mut self) {
         let partitions = self.partitions.len().max(1) as u64;
-        self.core.tail_share_bytes = self.core.node.limits.tail_bytes_per_shard / partitions;
+        let share = self.core.node.limits.tail_bytes_per_shard / partitions;
+        if share < self.core.tail_share_bytes {
+            self.dirty.extend(self.partitions.keys());
+        }
+        self.core.tail_share_bytes = share;
     }
 
     /// Gives a new view of the catalog to this shard and all others.
@@ -123,6 +126,9 @@ impl Shard {
         self.leftover = kept;
         gone.into_iter().for_each(|id| self.remove_directory(id));
         self.sync_interval_ms = self.partitions.values().filter_map(Partition::sync_interval_ms).min();
+        // A shorter interval, or a topic that waits to leave the buffered journal, does not wait out a longer one.
+        self.sync_at = self.sync_at.map(|at| at.min(self.next_sync()));
+        self.share_tail();
         self.unreported_view = Some(view.version);
         self.view = view;
     }
@@ -165,7 +171,6 @@ impl Shard {
         self.groups.remove(&partition.group);
         self.core.host.remove(partition.group);
         self.remove_directory(id);
-        self.share_tail();
     }
 
     fn remove_directory(&mut self, id: PartitionId) {

@@ -244,7 +244,7 @@ impl Node {
         self.run();
     }
 
-    pub fn may_read(&self, connection: ConnectionId) -> bool {
+    pub fn may_read(&mut self, connection: ConnectionId) -> bool {
         self.shards[self.homes[&connection.0]].may_read(connection)
     }
 

@@ -22,7 +22,7 @@ use lockgate_wire::{ConnectionId, Frame, MonoTime, OutFrame};
 /// What a driver tells, in the order in which it happened on each connection.
 pub(crate) trait Handler {
     /// Asked before each frame is decoded. False leaves the bytes where they are until [`Driver::resume`].
-    fn may_read(&self, connection: ConnectionId) -> bool;
+    fn may_read(&mut self, connection: ConnectionId) -> bool;
     /// The largest frame that the connection may send right now.
     fn frame_limit(&self, connection: ConnectionId) -> u32;
     /// A whole frame.

@@ -26,7 +26,7 @@ struct Toy {
 }
 
 impl Handler for Toy {
-    fn may_read(&self, connection: ConnectionId) -> bool {
+    fn may_read(&mut self, connection: ConnectionId) -> bool {
         !self.paused.contains(&connection)
     }
     fn frame_limit(&self, _connection: ConnectionId) -> u32 {

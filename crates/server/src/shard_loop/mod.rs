@@ -351,7 +351,7 @@ impl EngineHandler<'_> {
 }
 
 impl Handler for EngineHandler<'_> {
-    fn may_read(&self, connection: ConnectionId) -> bool {
+    fn may_read(&mut self, connection: ConnectionId) -> bool {
         self.shard.may_read(connection)
     }
     fn frame_limit(&self, connection: ConnectionId) -> u32 {
@@ -376,7 +376,7 @@ impl Handler for EngineHandler<'_> {
 struct Deaf;
 
 impl Handler for Deaf {
-    fn may_read(&self, _connection: ConnectionId) -> bool {
+    fn may_read(&mut self, _connection: ConnectionId) -> bool {
         false
     }
     fn frame_limit(&self, _connection: ConnectionId) -> u32 {

@@ -26,7 +26,7 @@ pub(crate) use self::search::{Goal, Search};
 use super::log::Log;
 use crate::core::{Core, FileOwner, Reply};
 use crate::mesh::Origin;
-use crate::output::{Lane, Level};
+use crate::output::{FileToken, Lane, Level};
 use crate::session::closed;
 
 /// Names a reader of a partition.
@@ -91,13 +91,35 @@ impl Readers {
     pub(crate) fn deadline(&self) -> Option<MonoTime> {
         self.readers
             .values()
-            .filter_map(|reader| if let Reader::Fetch(fetch) = reader { Some(fetch.deadline) } else { None })
+            .filter_map(|reader| match reader {
+                // A read that is under way wakes it by itself.
+                Reader::Fetch(fetch) if !fetch.scan.is_reading() => Some(fetch.deadline),
+                _ => None,
+            })
             .min()
     }
 
-    /// The log moved, or a deadline passed: everyone is looked after.
+    /// The log moved: everyone is looked after.
     pub(crate) fn wake_all(&mut self) {
         self.runnable.extend(self.readers.keys());
+    }
+
+    /// Time passed: fetches that have waited long enough are answered.
+    fn wake_due(&mut self, now: MonoTime) {
+        let is_due = |reader: &Reader| matches!(reader, Reader::Fetch(fetch) if fetch.deadline <= now);
+        self.runnable.extend(self.readers.iter().filter(|(_, reader)| is_due(reader)).map(|(id, _)| *id));
+    }
+
+    /// Nothing more is waited for: fetches are answered with what there is.
+    pub(crate) fn stop_waiting(&mut self, now: MonoTime) {
+        for (id, reader) in &mut self.readers {
+            if let Reader::Fetch(fetch) = reader
+                && fetch.deadline > now
+            {
+                fetch.deadline = now;
+                self.runnable.insert(*id);
+            }
+        }
     }
 
     /// Starts a subscription and answers it.
@@ -151,21 +173,46 @@ impl Readers {
         }
     }
 
-    /// Ends a subscription without a word.
-    pub(crate) fn unsubscribe(&mut self, id: ReaderId) {
-        self.readers.remove(&id);
+    /// Ends a subscription without a word; one that still searches for its start is refused.
+    pub(crate) fn unsubscribe(
+        &mut self,
+        core: &mut Core,
+        shard: ShardId,
+        connection: ConnectionId,
+        subscription: SubscriptionId,
+    ) {
+        if self.readers.remove(&ReaderId::Subscription(shard, connection, subscription)).is_some() {
+            return;
+        }
+        let is_meant = |reader: &Reader| match reader {
+            Reader::Search(Search { goal: Goal::Subscribe(wish), .. }) => {
+                (wish.origin.shard, wish.origin.connection, wish.subscription) == (shard, connection, subscription)
+            }
+            _ => false,
+        };
+        for (_, reader) in self.readers.extract_if(.., |_, reader| is_meant(reader)) {
+            let message = format!("subscription {subscription} ended before it began");
+            // It is not registered any more; another one may have its id.
+            let origin = reader.origin().map(|origin| Origin { subscription: None, ..origin });
+            if let Some(origin) = origin {
+                core.refuse(origin, &Error::new(ErrorKind::SubscriptionNotFound, message));
+            }
+        }
     }
 
-    /// Ends what a connection that is gone has here.
-    pub(crate) fn connection_gone(&mut self, shard: ShardId, connection: ConnectionId) {
-        self.readers.retain(|id, reader| match (id, reader) {
-            (ReaderId::Subscription(s, c, _), _) => (*s, *c) != (shard, connection),
-            (_, Reader::Fetch(Fetch { origin, .. })) => (origin.shard, origin.connection) != (shard, connection),
-            (_, Reader::Search(search)) => {
-                (search.goal.origin().shard, search.goal.origin().connection) != (shard, connection)
+    /// Ends what a connection that is gone has here. Its requests are over, so that what they held is given back.
+    pub(crate) fn connection_gone(&mut self, core: &mut Core, shard: ShardId, connection: ConnectionId) {
+        let is_theirs = |id: &ReaderId, reader: &Reader| match id {
+            ReaderId::Subscription(s, c, _) => (*s, *c) == (shard, connection),
+            ReaderId::Once(_) => {
+                reader.origin().is_some_and(|origin| (origin.shard, origin.connection) == (shard, connection))
             }
-            (_, Reader::Subscription(_)) => true,
-        });
+        };
+        for (_, reader) in self.readers.extract_if(.., |id, reader| is_theirs(id, reader)) {
+            if let Some(origin) = reader.origin() {
+                core.done(origin);
+            }
+        }
     }
 
     /// Ends everyone with an error.
@@ -182,10 +229,11 @@ impl Readers {
         core: &mut Core,
         partition: PartitionId,
         log: &Log,
-        id: ReaderId,
+        (id, token): (ReaderId, FileToken),
         result: DiskResult<Bytes>,
     ) {
-        let Some(reader) = self.readers.get_mut(&id) else { return };
+        // The one that began the read may be gone, and another one may have its name.
+        let Some(reader) = self.readers.get_mut(&id).filter(|reader| reader.scan().reads(token)) else { return };
         if let Err(error) = reader.scan_mut().arrived(log, result) {
             core.log(Level::Error, format!("partition {partition}: a read failed: {error}"));
             let error =
@@ -199,7 +247,9 @@ impl Readers {
 
     /// Looks after everyone for whom something changed. `epoch` is the leader's.
     pub(crate) fn run(&mut self, core: &mut Core, partition: PartitionId, log: &Log, epoch: u32) {
-        for id in std::mem::take(&mut self.runnable) {
+        self.wake_due(core.now.mono);
+        // A search that ends may begin a subscription, which is looked after at once.
+        while let Some(id) = self.runnable.pop_first() {
             let Some(reader) = self.readers.get_mut(&id) else { continue };
             let next = match reader {
                 Reader::Subscription(subscription) => deliver(core, partition, log, id, subscription),
@@ -207,7 +257,7 @@ impl Readers {
                 Reader::Search(search) => match search.run(log) {
                     Searched::Reading => Next::Keep,
                     Searched::Read(op) => {
-                        start_read(core, partition, id, op);
+                        start_read(core, partition, id, &mut search.scan, op);
                         Next::Keep
                     }
                     Searched::Ended(found) => {
@@ -245,6 +295,23 @@ impl Readers {
 }
 
 impl Reader {
+    /// The request that waits for it, if one does.
+    fn origin(&self) -> Option<Origin> {
+        match self {
+            Self::Subscription(_) => None,
+            Self::Fetch(fetch) => Some(fetch.origin),
+            Self::Search(search) => Some(search.goal.origin()),
+        }
+    }
+
+    fn scan(&self) -> &Scan {
+        match self {
+            Self::Subscription(subscription) => &subscription.scan,
+            Self::Fetch(fetch) => &fetch.scan,
+            Self::Search(search) => &search.scan,
+        }
+    }
+
     fn scan_mut(&mut self) -> &mut Scan {
         match self {
             Self::Subscription(subscription) => &mut subscription.scan,
@@ -254,9 +321,10 @@ impl Reader {
     }
 }
 
-fn start_read(core: &mut Core, partition: PartitionId, id: ReaderId, op: FileOp) {
+fn start_read(core: &mut Core, partition: PartitionId, id: ReaderId, scan: &mut Scan, op: FileOp) {
     core.metrics.cold_reads += 1;
-    core.file(Lane::Read, FileOwner::Read(partition, id), op);
+    let token = core.file(Lane::Read, FileOwner::Read(partition, id), op);
+    scan.started(token);
 }
 
 fn end(core: &mut Core, id: ReaderId, reader: &Reader, reason: CloseReason, error: &Error) {
@@ -289,10 +357,15 @@ fn deliver(core: &mut Core, partition: PartitionId, log: &Log, id: ReaderId, rea
     if !reader.slot_is_free {
         return Next::Keep;
     }
+    // Without credit nothing is read ahead either; but a place that is gone is told at once.
+    if reader.credit <= 0 && reader.scan.next() >= log.start() {
+        core.metrics.credit_waits += u64::from(reader.scan.next() < log.end());
+        return Next::Keep;
+    }
     match reader.scan.look(log) {
         Found::End | Found::Reading => Next::Keep,
         Found::Read(op) => {
-            start_read(core, partition, id, op);
+            start_read(core, partition, id, &mut reader.scan, op);
             Next::Keep
         }
         Found::OutOfRange => {
@@ -304,7 +377,7 @@ fn deliver(core: &mut Core, partition: PartitionId, log: &Log, id: ReaderId, rea
         Found::Batches => {
             let nothing_outstanding = reader.credit == reader.window;
             let credit = usize::try_from(reader.credit).unwrap_or(0);
-            if credit == 0 || (reader.scan.first_bytes(log) > credit && !nothing_outstanding) {
+            if reader.scan.first_bytes(log) > credit && !nothing_outstanding {
                 core.metrics.credit_waits += 1;
                 return Next::Keep;
             }
@@ -334,7 +407,7 @@ fn answer_fetch(core: &mut Core, partition: PartitionId, log: &Log, id: ReaderId
     let batches = match fetch.scan.look(log) {
         Found::Reading => return Next::Keep,
         Found::Read(op) => {
-            start_read(core, partition, id, op);
+            start_read(core, partition, id, &mut fetch.scan, op);
             return Next::Keep;
         }
         Found::End if fetch.deadline > core.now.mono => return Next::Keep,

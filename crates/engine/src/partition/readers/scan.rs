@@ -8,6 +8,7 @@ use lockgate_storage::segment::{Position, SegmentError, StoredBatch};
 use lockgate_wire::Offset;
 
 use crate::limits::READ_AHEAD_BYTES;
+use crate::output::FileToken;
 use crate::partition::log::Log;
 
 /// A place in a log that moves forward. At most one read of it is under way.
@@ -21,10 +22,10 @@ pub(crate) struct Scan {
     ahead: VecDeque<StoredBatch>,
     /// The read under way: where, and how many bytes were asked for.
     reading: Option<(Position, usize)>,
+    /// That read's token.
+    token: Option<FileToken>,
     /// Bytes that the next batch needs, when a read was too short for it.
     need: usize,
-    /// May begin at a later offset than `next` (a search by time).
-    may_jump: bool,
 }
 
 /// What a scan finds at its place.
@@ -43,16 +44,30 @@ pub(crate) enum Found {
 
 impl Scan {
     pub(crate) fn new(next: Offset) -> Self {
-        Self { next, at: None, ahead: VecDeque::new(), reading: None, need: 0, may_jump: false }
+        Self { next, at: None, ahead: VecDeque::new(), reading: None, token: None, need: 0 }
     }
 
-    /// A scan that begins at a position in the segments, whatever offset is there.
-    pub(crate) fn at(position: Position, next: Offset) -> Self {
-        Self { at: Some(position), may_jump: true, ..Self::new(next) }
+    /// A scan that begins at a position in the segments.
+    pub(crate) fn at(position: Position) -> Self {
+        Self { at: Some(position), ..Self::new(position.offset) }
     }
 
     pub(crate) fn next(&self) -> Offset {
         self.next
+    }
+
+    /// The read that was found to be needed is under way.
+    pub(crate) fn started(&mut self, token: FileToken) {
+        self.token = Some(token);
+    }
+
+    /// Whether this read is the one under way.
+    pub(crate) fn reads(&self, token: FileToken) -> bool {
+        self.is_reading() && self.token == Some(token)
+    }
+
+    pub(crate) fn is_reading(&self) -> bool {
+        self.reading.is_some()
     }
 
     /// Looks for batches and remembers a read that has to be started.
@@ -80,7 +95,7 @@ impl Scan {
     }
 
     fn read(&mut self, log: &Log, at: Option<Position>) -> Option<Found> {
-        if !self.may_jump && self.next >= log.tail_start() {
+        if self.next >= log.tail_start() {
             return None;
         }
         let position = at?;
@@ -101,7 +116,7 @@ impl Scan {
             }
             Err(error) => return Err(SegmentError::Disk(error)),
         };
-        if log.start() > self.next && !self.may_jump {
+        if log.start() > self.next {
             return Ok(()); // Retention passed this place meanwhile.
         }
         let parsed = log.segments.parse(position, asked, bytes)?;
@@ -109,13 +124,8 @@ impl Scan {
         self.at = Some(parsed.next);
         let next = self.next;
         self.ahead.extend(parsed.batches.into_iter().filter(|batch| batch.end_offset() > next));
-        if let Some(first) = self.ahead.front()
-            && first.base_offset > self.next
-        {
-            assert!(self.may_jump, "segments are contiguous, and a scan begins at or below its offset");
-            self.next = first.base_offset;
-        }
-        self.may_jump &= self.ahead.is_empty();
+        let begins = self.ahead.front().is_none_or(|first| first.base_offset <= next);
+        assert!(begins, "segments are contiguous, and a scan begins at or below its offset");
         Ok(())
     }
 
@@ -142,7 +152,6 @@ impl Scan {
         }
         if let Some(last) = taken.last() {
             self.next = last.end_offset();
-            self.may_jump = false;
         }
         taken
     }
