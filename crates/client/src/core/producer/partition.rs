@@ -241,12 +241,19 @@ impl Partition {
 
     fn refused(&mut self, context: &mut Context, terms: &Terms, at: usize, error: Error, outcomes: &mut Vec<Outcome>) {
         let flight = &mut self.in_flight[at];
+        let behind = match error.kind {
+            ErrorKind::SequenceAhead => at > 0 || self.burnt,
+            // So is called what comes ahead of an id's first batch.
+            ErrorKind::ProducerUnknown => at > 0,
+            _ => false,
+        };
+        if behind {
+            flight.state = Flight::Behind;
+            flight.last = Some(error);
+            self.unsent += 1;
+            return;
+        }
         match error.advice() {
-            Advice::Retry if error.kind == ErrorKind::SequenceAhead && (at > 0 || self.burnt) => {
-                flight.state = Flight::Behind;
-                flight.last = Some(error);
-                self.unsent += 1;
-            }
             Advice::Retry | Advice::Redirect => self.pause(context, at, error),
             Advice::Unknown if terms.resends_unknown() => {
                 flight.maybe_applied = true;
@@ -352,7 +359,7 @@ impl Partition {
 
     /// Ends a numbered batch without a receipt; its number becomes a hole.
     fn fail(&mut self, at: usize, error: ClientError, outcomes: &mut Vec<Outcome>) {
-        self.burnt = self.identity.is_some();
+        
         self.resolve(at, Err(error), outcomes);
     }
 

@@ -97,6 +97,27 @@ fn one_that_came_ahead_goes_out_again_right_behind_the_earlier_one() {
 }
 
 #[test]
+fn a_producer_that_is_unknown_because_its_first_batch_was_refused_waits_for_that_one() {
+    let (mut world, key) = idempotent(ProducerConfig::default());
+    send(&mut world, key, "a");
+    give_id(&mut world, 1);
+    let second = send(&mut world, key, "b");
+    world.disconnect();
+    world.sent.clear();
+    let link = world.connect();
+    let sent = world.all_sent(Op::Publish);
+    assert_eq!(sent.len(), 2);
+    world.refuse(link, &sent[0], &error(ErrorKind::Recovering));
+    world.refuse(link, &sent[1], &error(ErrorKind::ProducerUnknown));
+    assert!(world.batches.is_empty());
+    world.advance(PAUSE_CEILING_FIRST_MS);
+    assert_eq!(world.all_sent(Op::Publish), sent);
+    world.answer(link, sent[0].request_id, &ok(0));
+    world.answer(link, sent[1].request_id, &ok(1));
+    assert!(world.batches[&second.batch].is_ok());
+}
+
+#[test]
 fn a_refused_batch_leaves_no_hole_and_takes_no_other_down() {
     let (mut world, key) = idempotent(ProducerConfig::default());
     let refused = send(&mut world, key, "a");

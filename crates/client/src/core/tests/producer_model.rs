@@ -97,6 +97,8 @@ impl Broker {
         let log = self.logs.entry(publish.partition).or_default();
         let (base_offset, duplicate) = match known.appended.get(&header.base_sequence) {
             Some(offset) => (*offset, true),
+            // An id whose first batch never came is not known at all.
+            None if header.base_sequence > 0 && known.next_sequence == 0 => return Err(ErrorKind::ProducerUnknown),
             None if header.base_sequence > known.next_sequence => return Err(ErrorKind::SequenceAhead),
             None => {
                 assert_eq!(header.base_sequence, known.next_sequence, "a number that overlaps");
