@@ -359,7 +359,7 @@ impl Partition {
 
     /// Ends a numbered batch without a receipt; its number becomes a hole.
     fn fail(&mut self, at: usize, error: ClientError, outcomes: &mut Vec<Outcome>) {
-        
+        self.burnt = self.identity.is_some();
         self.resolve(at, Err(error), outcomes);
     }
 
