@@ -24,6 +24,8 @@ const MAX_CONNECTION_BYTES: usize = 256 * 1024;
 const MAX_CONNECTION_FRAMES: usize = 1024;
 /// Bytes read in a round from all connections.
 const MAX_ROUND_BYTES: usize = 8 * 1024 * 1024;
+/// How long a connection lingers for its peer to close too.
+const LINGER_MS: u64 = 1_000;
 /// The token of the waker; connections use their ids, which are counted from 1.
 const WAKER: Token = Token(usize::MAX);
 
@@ -181,7 +183,7 @@ impl EpollDriver {
         true
     }
 
-    fn flush_one(&mut self, id: ConnectionId) {
+    fn flush_one(&mut self, id: ConnectionId, now: MonoTime) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.queued = false;
         if !connection.takes_bytes {
@@ -193,7 +195,7 @@ impl EpollDriver {
                     self.written.push((id, sent));
                 }
                 match flushed {
-                    Flushed::All => self.sent_all(id),
+                    Flushed::All => self.sent_all(id, now),
                     Flushed::Blocked => connection.takes_bytes = false,
                     Flushed::Share => {
                         connection.queued = true;
@@ -206,9 +208,12 @@ impl EpollDriver {
     }
 
     /// A connection that is closing and has sent everything lingers.
-    fn sent_all(&mut self, id: ConnectionId) {
+    fn sent_all(&mut self, id: ConnectionId, now: MonoTime) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if let State::Flushing(deadline) = connection.state {
+            self.deadlines.remove(&(deadline, id));
+            let deadline = deadline.min(now.plus_ms(LINGER_MS));
+            self.deadlines.insert((deadline, id));
             connection.state = State::Lingering(deadline);
             connection.incoming = Incoming::default();
             if connection.stream.shutdown(Shutdown::Write).is_err() {
@@ -273,7 +278,7 @@ impl Driver for EpollDriver {
         self.list_readable(id);
     }
 
-    fn close(&mut self, id: ConnectionId, deadline: MonoTime) {
+    fn close(&mut self, id: ConnectionId, now: MonoTime, deadline: MonoTime) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if !matches!(connection.state, State::Open | State::Bad) {
             return;
@@ -282,7 +287,7 @@ impl Driver for EpollDriver {
         connection.incoming = Incoming::default();
         self.deadlines.insert((deadline, id));
         if connection.outgoing.is_empty() {
-            self.sent_all(id);
+            self.sent_all(id, now);
         }
     }
 
@@ -294,7 +299,7 @@ impl Driver for EpollDriver {
     fn flush(&mut self, now: MonoTime) {
         for _ in 0..self.writable.len() {
             let Some(id) = self.writable.pop_front() else { break };
-            self.flush_one(id);
+            self.flush_one(id, now);
         }
         while let Some((deadline, id)) = self.deadlines.first().copied()
             && deadline <= now

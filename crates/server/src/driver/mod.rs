@@ -47,7 +47,7 @@ pub(crate) trait Driver {
     /// The handler takes frames of this connection again.
     fn resume(&mut self, connection: ConnectionId);
     /// Sends what is queued, then closes; closes anyway at the deadline. Nothing more is read.
-    fn close(&mut self, connection: ConnectionId, deadline: MonoTime);
+    fn close(&mut self, connection: ConnectionId, now: MonoTime, deadline: MonoTime);
     /// Closes everything now.
     fn close_all(&mut self);
     /// Hands queued bytes to the kernel, as many as it takes.

@@ -272,8 +272,8 @@ fn garbage_is_reported_once_and_the_error_reaches_the_peer() {
     let last_words = frame(7, 50);
     let expected = last_words.to_bytes();
     world.driver.send(id, last_words);
-    let deadline = world.now().plus_ms(10_000);
-    world.driver.close(id, deadline);
+    let now = world.now();
+    world.driver.close(id, now, now.plus_ms(10_000));
     world.until("the close", |toy| toy.closed == [id]);
     garbage.join().unwrap();
     let mut got = Vec::new();
@@ -298,12 +298,26 @@ fn a_close_that_cannot_flush_is_enforced_at_its_deadline() {
     let mut world = World::new();
     let (id, _client) = world.connect();
     world.driver.send(id, frame(1, 30_000_000));
-    let deadline = world.now().plus_ms(50);
-    world.driver.close(id, deadline);
+    let now = world.now();
+    let deadline = now.plus_ms(50);
+    world.driver.close(id, now, deadline);
     assert_eq!(world.driver.next_deadline(), Some(deadline));
     world.until("the close", |toy| toy.closed == [id]);
     assert!(world.now() >= deadline);
     assert_eq!(world.driver.next_deadline(), None);
+}
+
+#[test]
+fn a_peer_that_does_not_close_is_not_waited_for_long() {
+    let mut world = World::new();
+    let (id, mut client) = world.connect();
+    world.driver.send(id, frame(1, 10));
+    let now = world.now();
+    world.driver.close(id, now, now.plus_ms(1_000_000));
+    world.until("the close", |toy| toy.closed == [id]);
+    let mut got = Vec::new();
+    client.read_to_end(&mut got).unwrap();
+    assert_eq!(got, frame(1, 10).to_bytes());
 }
 
 #[test]

@@ -244,7 +244,9 @@ impl ShardLoop {
             match output {
                 Output::Send { connection, frame } => self.driver.send(connection, frame),
                 Output::ResumeReading { connection } => self.driver.resume(connection),
-                Output::Close { connection, flush_ms } => self.driver.close(connection, now.plus_ms(flush_ms.into())),
+                Output::Close { connection, flush_ms } => {
+                    self.driver.close(connection, now, now.plus_ms(flush_ms.into()));
+                }
                 Output::Mesh { to, frame } => self.send(to, Message::Mesh { from: self.id, frame }),
                 Output::Journal(write) => self.write_journal(write),
                 Output::File { lane, token, op } => match lane {
