@@ -33,7 +33,7 @@ pub(super) struct CursorKeeper {
 
 impl CursorKeeper {
     pub(super) fn new(rng: &mut Rng) -> Self {
-        Self { cursors: Vec::new(), wanted: rng.within(2..=6), asked: None, pace: rng.magnitude(10 * MS..=500 * MS) }
+        Self { cursors: Vec::new(), wanted: rng.within(2..=6), asked: None, pace: rng.magnitude(200 * MS..=3000 * MS) }
     }
 
     fn choose(&mut self, io: &mut Io<'_>) {
@@ -106,7 +106,7 @@ impl CursorKeeper {
 
 impl Role for CursorKeeper {
     fn act(&mut self, io: &mut Io<'_>) {
-        io.act_within(MS..=2 * self.pace);
+        io.act_within(self.pace / 50..=2 * self.pace);
         if self.asked.is_some() || io.board.topics.is_empty() || io.phase == Phase::Settle {
             return;
         }

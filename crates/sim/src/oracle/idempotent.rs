@@ -61,7 +61,7 @@ pub(super) struct Idempotent {
 
 impl Idempotent {
     pub(super) fn new(rng: &mut Rng) -> Self {
-        let pace = rng.magnitude(100 * MS..=3 * SECOND);
+        let pace = rng.magnitude(300 * MS..=6 * SECOND);
         Self { id: None, id_power: 0, chain: 0, lanes: Vec::new(), asked: BTreeMap::new(), pace }
     }
 
@@ -197,7 +197,7 @@ pub(super) fn publish(io: &Io<'_>, partition: PartitionId, ack: proto::Ack) -> p
 
 impl Role for Idempotent {
     fn act(&mut self, io: &mut Io<'_>) {
-        io.act_within(MS..=2 * self.pace);
+        io.act_within(self.pace / 50..=2 * self.pace);
         if io.board.topics.is_empty() {
             return;
         }

@@ -37,7 +37,7 @@ pub(super) struct Plain {
 
 impl Plain {
     pub(super) fn new(rng: &mut Rng) -> Self {
-        Self { asked: BTreeMap::new(), pace: rng.magnitude(100 * MS..=3 * SECOND) }
+        Self { asked: BTreeMap::new(), pace: rng.magnitude(300 * MS..=6 * SECOND) }
     }
 
     fn send(&mut self, io: &mut Io<'_>, partition: PartitionId, ack: Ack) {
@@ -74,7 +74,7 @@ fn damage(bytes: &Bytes, rng: &mut Rng) -> Bytes {
 
 impl Role for Plain {
     fn act(&mut self, io: &mut Io<'_>) {
-        io.act_within(MS..=2 * self.pace);
+        io.act_within(self.pace / 50..=2 * self.pace);
         if io.board.topics.is_empty() || io.phase == Phase::Settle {
             return;
         }

@@ -85,7 +85,7 @@ fn check_time(io: &mut Io<'_>, partition: PartitionId, time: i64, first_known: O
 
 impl Role for Prober {
     fn act(&mut self, io: &mut Io<'_>) {
-        io.act_within(5 * MS..=SECOND);
+        io.act_within(20 * MS..=3 * SECOND);
         if self.asked.is_none() && !io.board.topics.is_empty() && io.phase == Phase::Stir {
             self.ask(io);
         }

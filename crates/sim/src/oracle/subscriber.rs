@@ -128,7 +128,7 @@ impl Subscriber {
         reading.next = deliver.next_offset;
         let (reader, partition) = (reading.reader, reading.partition);
         io.saw(What::Read { reader, partition, batches, next: deliver.next_offset, high_watermark: deliver.high_watermark });
-        io.act_within(MS / 10..=self.pace);
+        io.act_within(self.pace / 10..=2 * self.pace);
     }
 
     fn closed(&mut self, io: &mut Io<'_>, frame: &Frame) {

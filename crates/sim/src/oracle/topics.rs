@@ -9,7 +9,7 @@ use super::client::{Io, Phase};
 use super::founder::{full_name, passes, see_described};
 use crate::history::{OperationNo, TopicEvent, TopicState, What};
 use crate::rng::Rng;
-use crate::time::{MS, SECOND, Time};
+use crate::time::{SECOND, Time};
 
 #[derive(Clone, Copy)]
 enum Asked {
@@ -29,7 +29,7 @@ pub(super) struct TopicKeeper {
 impl TopicKeeper {
     pub(super) fn new(rng: &mut Rng) -> Self {
         let names = (0..rng.within(1..=3)).map(|number| format!("passing-{number}")).collect();
-        Self { names, asked: None, pace: rng.magnitude(50 * MS..=2 * SECOND) }
+        Self { names, asked: None, pace: rng.magnitude(SECOND / 2..=8 * SECOND) }
     }
 
     fn sent(&self, io: &mut Io<'_>, name: usize, to: TopicState) -> OperationNo {
@@ -107,7 +107,7 @@ impl TopicKeeper {
 
 impl Role for TopicKeeper {
     fn act(&mut self, io: &mut Io<'_>) {
-        io.act_within(MS..=2 * self.pace);
+        io.act_within(self.pace / 50..=2 * self.pace);
         if self.asked.is_none() && !io.board.topics.is_empty() && io.phase == Phase::Stir {
             self.ask(io);
         }

@@ -25,7 +25,7 @@ impl LinkSpeed {
             jitter: rng.magnitude(10 * US..=5 * MS),
             chunk_bytes: rng.magnitude(1..=4096),
             chunk_per_mille: *rng.pick(&[0, 0, 20, 200]),
-            pipe_bytes: rng.magnitude(2048..=1 << 20) as usize,
+            pipe_bytes: rng.magnitude(8 << 10..=1 << 20) as usize,
         }
     }
 
@@ -168,6 +168,8 @@ pub(super) struct Link {
     pub(super) unread: BytesMut,
     /// Of these, how many still take room in the pipe.
     pub(super) in_pipe: usize,
+    /// Taken by the pipe toward the client and not told to the shard.
+    pub(super) written: usize,
     /// The client's end was seen; the node learns of it once everything before is read.
     pub(super) ended: bool,
     /// The shard does not want to read it for now.
@@ -190,6 +192,7 @@ impl Link {
             to_client: Stream::new(speed),
             unread: BytesMut::new(),
             in_pipe: 0,
+            written: 0,
             ended: false,
             paused: false,
             unreadable: false,

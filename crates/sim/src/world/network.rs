@@ -37,13 +37,16 @@ impl World {
         let stream = if toward == Toward::Node { &mut link.to_node } else { &mut link.to_client };
         let (taken, arrivals) = stream.pump(self.now, &mut self.rng);
         let (shard, is_flushed) = (link.shard, stream.waiting_bytes() == 0);
-        let (node_is_gone, is_closing) = (link.node_is_gone, link.closing);
         for at in arrivals {
             self.queue.push(at, Happening::Arrives { link: number, toward });
         }
-        if toward == Toward::Client && !node_is_gone && self.is_of_this_process(number) {
+        let is_current = self.node.is_running() && link.process == self.node.life.process;
+        if toward == Toward::Client && !link.node_is_gone && is_current {
+            let is_closing = link.closing;
             if taken > 0 {
-                self.give(shard, Input::Written { connection: ConnectionId(number), bytes: taken });
+                link.written += taken;
+                self.node.shards[shard].written.insert(number);
+                self.plan_round(shard);
             }
             if is_closing && is_flushed {
                 self.node_closes(number);

@@ -28,6 +28,8 @@ pub(super) struct Slot {
     pub(super) inbox: VecDeque<Input>,
     /// Connections with bytes that the shard may want.
     pub(super) readable: BTreeSet<LinkNo>,
+    /// Connections whose bytes went out since the last round.
+    pub(super) written: BTreeSet<LinkNo>,
     pub(super) journal_writes: BTreeMap<JournalKind, JournalWrite>,
     pub(super) background: VecDeque<FileTask>,
     pub(super) reads: BTreeMap<u64, FileTask>,
@@ -50,6 +52,7 @@ impl Slot {
             shard,
             inbox: VecDeque::new(),
             readable: BTreeSet::new(),
+            written: BTreeSet::new(),
             journal_writes: BTreeMap::new(),
             background: VecDeque::new(),
             reads: BTreeMap::new(),
@@ -90,6 +93,12 @@ impl World {
             let Some(input) = slot.inbox.pop_front() else { break };
             trace_input(&mut self.trace, self.now, shard, &input);
             slot.shard.handle(now, input, &mut outputs);
+        }
+        for number in std::mem::take(&mut self.node.shards[shard].written) {
+            let Some(link) = self.links.get_mut(&number).filter(|link| !link.node_is_gone) else { continue };
+            let input = Input::Written { connection: ConnectionId(number), bytes: std::mem::take(&mut link.written) };
+            trace_input(&mut self.trace, self.now, shard, &input);
+            self.node.shards[shard].shard.handle(now, input, &mut outputs);
         }
         let readable: Vec<_> = self.node.shards[shard].readable.iter().copied().collect();
         let turn = if readable.is_empty() { 0 } else { self.rng.below(readable.len() as u64) as usize };
