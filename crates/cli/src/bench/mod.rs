@@ -1,0 +1,37 @@
+//! `lockgate bench`: what a broker does, and what this machine allows.
+//!
+//! Latency counts from when a request was due, not from when it was sent: in a closed loop a request is due when the one
+//! before it in its slot was answered, at a fixed rate when the clock says so, however late the generator is.
+
+mod consume;
+mod e2e;
+mod load;
+mod options;
+mod own;
+mod produce;
+mod recorder;
+mod report;
+mod target;
+
+use clap::Subcommand;
+
+use crate::args::Global;
+use crate::failure::Failure;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Publish, and measure until the acknowledgement
+    Produce(produce::Produce),
+    /// Read a topic from its beginning
+    Consume(consume::Consume),
+    /// Publish while reading the end, and measure until the delivery
+    E2e(e2e::EndToEnd),
+}
+
+pub(crate) fn run(command: BenchCommand, global: &Global) -> Result<(), Failure> {
+    match command {
+        BenchCommand::Produce(args) => produce::run(&args, global),
+        BenchCommand::Consume(args) => consume::run(&args, global),
+        BenchCommand::E2e(args) => e2e::run(&args, global),
+    }
+}
