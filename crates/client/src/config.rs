@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockgate_wire::batch::Codec;
 use lockgate_wire::frame::{DEFAULT_MAX_FRAME_BYTES, HARD_MAX_FRAME_BYTES, MAX_FRAME_BYTES_BEFORE_HELLO};
-use lockgate_wire::name::check_client_id;
+use lockgate_wire::name::{check_client_id, check_cursor_name};
 use lockgate_wire::{HostPort, Offset, proto};
 
 use crate::error::ClientError;
@@ -234,6 +234,11 @@ impl ReaderConfig {
     pub fn resume_from(mut self, positions: BTreeMap<u32, Offset>) -> Self {
         self.from = Start::Positions(positions);
         self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), ClientError> {
+        let Start::Cursor(name) = &self.from else { return Ok(()) };
+        check_cursor_name(name).map_err(|error| ClientError::InvalidArgument(error.message))
     }
 }
 

@@ -51,7 +51,7 @@ pub enum ClientError {
         /// The topic's `max_batch_bytes`.
         limit: usize,
     },
-    /// `try_send` found the producer's buffer full.
+    /// `try_send` found the producer's buffer full, or too much waits to be written to the connection.
     BufferFull {
         /// The buffer's bound.
         buffer_bytes: usize,
@@ -147,7 +147,7 @@ impl fmt::Display for ClientError {
             Self::BufferFull { buffer_bytes } => {
                 write!(
                     f,
-                    "the producer's buffer of {buffer_bytes} bytes is full; wait for answers or raise buffer_bytes"
+                    "the buffer of {buffer_bytes} bytes is full; wait for answers or, in a producer, raise buffer_bytes"
                 )
             }
             Self::TooManyCalls { limit } => {

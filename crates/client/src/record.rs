@@ -37,8 +37,8 @@ impl Record {
         self
     }
 
-    pub(crate) fn into_wire(self, now: WallMs) -> batch::Record {
-        let timestamp_ms = self.timestamp_ms.unwrap_or(now.0);
+    pub(crate) fn into_wire(self, now: impl FnOnce() -> WallMs) -> batch::Record {
+        let timestamp_ms = self.timestamp_ms.unwrap_or_else(|| now().0);
         batch::Record { key: self.key, value: self.value, headers: self.headers, timestamp_ms }
     }
 }

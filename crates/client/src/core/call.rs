@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lockgate_wire::error::Advice;
+use lockgate_wire::frame::MAX_BODY_BYTES;
 use lockgate_wire::op::Body;
 use lockgate_wire::{Error, Frame, FrameKind, MonoTime, Op, OutFrame};
 
 use super::context::{Context, Owner};
 use super::ids::{CallId, ProducerKey};
+use super::producer::MAX_BATCH_BYTES;
 use super::retry::{ATTEMPT_MIN_MS, Backoff};
 use super::timers::{Alarm, TimerKey};
 use super::{Output, milliseconds};
+use crate::config::require;
 use crate::error::ClientError;
 
 /// Most calls that may wait for answers at once.
@@ -88,6 +91,7 @@ impl Calls {
         if self.open.len() >= MAX_CALLS {
             return Err(ClientError::TooManyCalls { limit: MAX_CALLS });
         }
+        check_size(message, payload.as_ref())?;
         let id = CallId(context.new_id());
         let now = context.now.mono;
         let call = Call {
@@ -211,6 +215,17 @@ impl Calls {
         }
         Some((id, call.purpose, result))
     }
+}
+
+/// A message or payload that no frame holds comes from the caller and is refused.
+pub(super) fn check_size<B: Body>(message: &B, payload: Option<&Bytes>) -> Result<(), ClientError> {
+    let (body, payload) = (message.encoded_len(), payload.map_or(0, Bytes::len));
+    let name = B::OP.name();
+    require(body <= MAX_BODY_BYTES && payload <= MAX_BATCH_BYTES, || {
+        format!(
+            "{name} with a body of {body} bytes and a payload of {payload}; the limits are {MAX_BODY_BYTES} and {MAX_BATCH_BYTES}"
+        )
+    })
 }
 
 impl Call {

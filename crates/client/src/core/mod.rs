@@ -141,12 +141,17 @@ impl Core {
         self.calls.start(&mut self.context, message, payload, timeout, resend, Purpose::Application)
     }
 
-    /// Sends a message that is not answered. Fails when there is no connection now.
+    /// Sends a message that is not answered. Fails when there is no connection now, and with
+    /// [`ClientError::BufferFull`] while too much waits to be written; [`Input::Written`] makes room.
     pub fn tell<B: Body>(&mut self, now: Now, message: &B, payload: Option<Bytes>) -> Result<(), ClientError> {
         self.check_open(now)?;
+        call::check_size(message, payload.as_ref())?;
         if !self.context.link.is_up() {
             let last = "there is no connection".into();
             return Err(ClientError::Unavailable { after: Duration::ZERO, last });
+        }
+        if !self.context.link.has_room() {
+            return Err(ClientError::BufferFull { buffer_bytes: MAX_UNWRITTEN_BYTES });
         }
         self.context.tell(message, payload);
         Ok(())
@@ -220,6 +225,7 @@ impl Core {
         timeout: Duration,
     ) -> Result<ReaderKey, ClientError> {
         self.check_open(now)?;
+        config.check()?;
         let topic = topic.checked()?;
         let key = ReaderKey(self.context.new_id());
         let reader = Reader::new(&mut self.context, key, topic, config, timeout)?;

@@ -225,8 +225,8 @@ impl Client {
             partitioning_version: topic.partitioning_version,
         };
         if ack == Ack::None {
-            let told = self.inner.shared.with(|state, now| state.core.tell(now, &publish, Some(batch)));
-            return told.map(|()| Receipt { partition, offset: None, append_time_ms: None, duplicate: false });
+            self.tell(&publish, batch).await?;
+            return Ok(Receipt { partition, offset: None, append_time_ms: None, duplicate: false });
         }
         let timeout = self.inner.call_timeout;
         let (ok, _) =
@@ -242,6 +242,20 @@ impl Client {
     /// Ends the client for all its clones and handles: what is not answered fails, the connection is closed in order.
     pub fn close(&self) {
         self.inner.shared.with(|state, now| state.core.close(now));
+    }
+
+    /// Sends what nobody answers; waits while too much waits to be written.
+    async fn tell<B: Body>(&self, message: &B, payload: Bytes) -> Result<(), ClientError> {
+        tokio::task::consume_budget().await;
+        let shared = &self.inner.shared;
+        loop {
+            let mut written = std::pin::pin!(shared.written.notified());
+            written.as_mut().enable();
+            match shared.with(|state, now| state.core.tell(now, message, Some(payload.clone()))) {
+                Err(ClientError::BufferFull { .. }) => written.await,
+                told => return told,
+            }
+        }
     }
 
     /// A call without payloads.

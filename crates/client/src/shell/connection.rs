@@ -36,9 +36,11 @@ pub(super) async fn run(shared: Arc<Shared>, link: LinkId, address: HostPort, to
         Ok(stream) => stream,
         Err(error) => {
             let reason = error.to_string();
+            tracing::debug!(%address, reason, "not connected");
             return shared.with(|state, now| state.input(now, Input::DialFailed { link, reason }));
         }
     };
+    tracing::debug!(%address, "connected");
     let max_frame_bytes = shared.with(|state, now| {
         if let Some(open) = state.open_link(link) {
             open.connected = true;
@@ -56,7 +58,9 @@ pub(super) async fn run(shared: Arc<Shared>, link: LinkId, address: HostPort, to
             Err(error) => error.to_string(),
         },
     };
+    tracing::info!(%address, reason, "connection ended");
     shared.with(|state, now| state.input(now, Input::Disconnected { link, reason }));
+    shared.written.notify_waiters();
 }
 
 /// Tries every address that the name stands for now.
@@ -123,6 +127,7 @@ async fn write(shared: Arc<Shared>, link: LinkId, mut stream: OwnedWriteHalf, to
             () = closed(&shared, link, &to_write) => return Ok(()),
         }
         shared.with(|state, now| state.input(now, Input::Written { link, bytes }));
+        shared.written.notify_waiters();
     }
 }
 

@@ -69,7 +69,7 @@ impl Producer {
     /// # Errors
     /// [`ClientError::BufferFull`] when there is no room; else as [`send`](Self::send).
     pub fn try_send(&self, partition: Option<u32>, record: Record) -> Result<Delivery, ClientError> {
-        self.try_send_wire(partition, &record.into_wire(self.client.inner.shared.now().wall))
+        self.try_send_wire(partition, &record.into_wire(|| self.client.inner.shared.now().wall))
     }
 
     /// Sends what is gathered, and waits until everything sent before has its answer, good or bad; the deliveries and
@@ -99,7 +99,7 @@ impl Producer {
     async fn wait_and_send(&self, partition: Option<u32>, record: Record) -> Result<Delivery, ClientError> {
         // A caller that only sends must let the connection's tasks run now and then.
         tokio::task::consume_budget().await;
-        let record = record.into_wire(self.client.inner.shared.now().wall);
+        let record = record.into_wire(|| self.client.inner.shared.now().wall);
         if self.waiting.load(Ordering::Relaxed) == 0 {
             match self.try_send_wire(partition, &record) {
                 Err(ClientError::BufferFull { .. }) => {}

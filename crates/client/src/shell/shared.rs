@@ -23,6 +23,8 @@ type Answer<T> = oneshot::Sender<Result<T, ClientError>>;
 /// See the module.
 pub(crate) struct Shared {
     state: Mutex<State>,
+    /// Bytes were written, or the connection is gone.
+    pub(super) written: Notify,
     /// The earliest deadline may have come closer.
     pub(super) deadline_moved: Notify,
     started: Instant,
@@ -77,7 +79,13 @@ impl Shared {
             opened: FxHashMap::default(),
             ready: FxHashMap::default(),
         };
-        Arc::new(Self { state: Mutex::new(state), deadline_moved: Notify::new(), started, runtime: Handle::current() })
+        Arc::new(Self {
+            state: Mutex::new(state),
+            written: Notify::new(),
+            deadline_moved: Notify::new(),
+            started,
+            runtime: Handle::current(),
+        })
     }
 
     pub(super) fn now(&self) -> Now {

@@ -212,3 +212,19 @@ async fn large_batches_go_through_one_connection_with_small_ones() {
     let expected: Vec<usize> = (0..40).flat_map(|round| sizes.map(|size| size + round)).collect();
     assert_eq!(lengths, expected);
 }
+
+#[tokio::test]
+async fn batches_that_nobody_answers_wait_for_the_connection_to_take_them() {
+    let broker = Broker::start().await;
+    broker.add_topic("t", 1);
+    let client = connect(&broker).await;
+    let topic = client.topology("t").await.unwrap();
+    let mut builder = BatchBuilder::new(Codec::None);
+    builder.push(&batch::Record { value: Some(vec![0; 1_000_000].into()), ..Default::default() }).unwrap();
+    let raw = builder.build(None);
+    for _ in 0..50 {
+        soon(client.publish_batch(&topic, 0, raw.clone(), Ack::None)).await.unwrap();
+    }
+    assert!(broker.state().publishes > 30, "all but what may wait to be written was taken");
+    until(|| broker.state().publishes == 50).await;
+}

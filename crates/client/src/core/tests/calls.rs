@@ -138,3 +138,38 @@ fn closing_ends_every_call_once() {
     assert!(matches!(world.calls[&read], Err(ClientError::Closed)));
     assert!(matches!(world.calls[&change], Err(ClientError::OutcomeUnknown { .. })));
 }
+
+#[test]
+fn what_no_frame_holds_is_refused_before_it_is_sent() {
+    let mut world = World::connected();
+    let name = "x".repeat(lockgate_wire::frame::MAX_BODY_BYTES);
+    let large = proto::DeleteTopic { name };
+    let refused = world.with(|core, now| core.call(now, &large, None, TIMEOUT, Resend::Never));
+    assert!(matches!(refused, Err(ClientError::InvalidArgument(_))), "{refused:?}");
+    let payload = Some(Bytes::from(vec![0; MAX_BATCH_BYTES + 1]));
+    let refused = world.with(|core, now| core.call(now, &proto::Publish::default(), payload, TIMEOUT, Resend::Never));
+    assert!(matches!(refused, Err(ClientError::InvalidArgument(_))), "{refused:?}");
+    let payload = Some(Bytes::from(vec![0; MAX_BATCH_BYTES]));
+    world.with(|core, now| core.call(now, &proto::Publish::default(), payload, TIMEOUT, Resend::Never)).unwrap();
+    assert_eq!(world.core.stats().calls_open, 1);
+}
+
+#[test]
+fn what_nobody_answers_waits_for_room_to_be_written() {
+    let mut world = World::connected();
+    let payload = Bytes::from(vec![0; MAX_UNWRITTEN_BYTES / 2]);
+    let tell = |world: &mut World| {
+        let told = world.core.tell(world.now, &proto::Publish::default(), Some(payload.clone()));
+        // Not collected by the world, so nothing is written.
+        while world.core.next_output().is_some() {}
+        told
+    };
+    assert_eq!(tell(&mut world), Ok(()));
+    assert_eq!(tell(&mut world), Ok(()));
+    assert_eq!(tell(&mut world), Err(ClientError::BufferFull { buffer_bytes: MAX_UNWRITTEN_BYTES }));
+    let link = world.link();
+    world.input(Input::Written { link, bytes: MAX_UNWRITTEN_BYTES });
+    assert_eq!(tell(&mut world), Ok(()));
+    world.disconnect();
+    assert!(matches!(tell(&mut world), Err(ClientError::Unavailable { .. })));
+}
