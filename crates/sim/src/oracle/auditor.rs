@@ -125,7 +125,7 @@ impl Role for Auditor {
         self.asked = None;
     }
 
-    fn is_settled(&self) -> bool {
-        self.tasks.is_empty()
+    fn waits_for(&self) -> Option<String> {
+        (!self.tasks.is_empty()).then(|| format!("{} tasks, asked at {:?}", self.tasks.len(), self.asked))
     }
 }

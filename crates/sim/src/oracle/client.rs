@@ -121,9 +121,10 @@ impl Client {
         act_at.min(self.session.next_deadline())
     }
 
-    /// Nothing is left to be done in the settling phase.
-    pub fn is_settled(&self) -> bool {
-        self.role.is_settled() && (self.session.stage != Stage::Open || self.session.unanswered() == 0)
+    /// What is left to be done in the settling phase, if anything is.
+    pub fn waits_for(&self) -> Option<String> {
+        let what = self.role.waits_for()?;
+        Some(format!("client {} ({:?}) waits for {what}", self.number, self.session.stage))
     }
 
     fn wake(&mut self, environment: &mut Environment<'_>) {

@@ -17,7 +17,7 @@ struct Cursor {
     last: u64,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Asked {
     Change { cursor: usize, operation: OperationNo },
     Get { cursor: usize, at: Time },
@@ -138,7 +138,7 @@ impl Role for CursorKeeper {
         self.asked = None;
     }
 
-    fn is_settled(&self) -> bool {
-        self.asked.is_none()
+    fn waits_for(&self) -> Option<String> {
+        self.asked.as_ref().map(|asked| format!("{asked:?}"))
     }
 }

@@ -116,7 +116,7 @@ impl Role for Fetcher {
         self.asked = None;
     }
 
-    fn is_settled(&self) -> bool {
-        self.asked.is_none()
+    fn waits_for(&self) -> Option<String> {
+        self.asked.as_ref().map(|asked| format!("{asked:?}"))
     }
 }

@@ -43,7 +43,7 @@ impl Lane {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Asked {
     Id,
     Publish { lane: usize, batch: BatchNo },
@@ -248,7 +248,8 @@ impl Role for Idempotent {
         }
     }
 
-    fn is_settled(&self) -> bool {
-        self.asked.is_empty() && self.lanes.iter().all(|lane| lane.unresolved.is_empty())
+    fn waits_for(&self) -> Option<String> {
+        let unresolved: Vec<_> = self.lanes.iter().flat_map(|lane| lane.unresolved.iter().map(|numbered| numbered.batch)).collect();
+        (!self.asked.is_empty() || !unresolved.is_empty()).then(|| format!("{:?} and batches {unresolved:?}", self.asked))
     }
 }

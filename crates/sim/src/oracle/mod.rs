@@ -37,10 +37,8 @@ pub trait Role {
     }
     /// The connection is gone; what was not answered never will be.
     fn lost(&mut self, io: &mut Io<'_>);
-    /// Nothing is left to be done once no new work is wanted.
-    fn is_settled(&self) -> bool {
-        true
-    }
+    /// What is left to be done once no new work is wanted, if anything is.
+    fn waits_for(&self) -> Option<String>;
 }
 
 /// The oracle that reads everything back.

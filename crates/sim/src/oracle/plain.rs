@@ -21,7 +21,7 @@ const IN_FLIGHT_MAX: usize = 16;
 /// Chains of plain connections are told apart from those of producer ids by this bit.
 const CONNECTION_CHAIN: u64 = 1 << 63;
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Asked {
     partition: PartitionId,
     batch: BatchNo,
@@ -114,7 +114,7 @@ impl Role for Plain {
         self.asked.clear();
     }
 
-    fn is_settled(&self) -> bool {
-        self.asked.is_empty()
+    fn waits_for(&self) -> Option<String> {
+        (!self.asked.is_empty()).then(|| format!("{:?}", self.asked))
     }
 }

@@ -8,6 +8,7 @@ use super::founder::passes;
 use crate::history::{Placed, What};
 use crate::time::{MS, SECOND, Time};
 
+#[derive(Debug)]
 enum Asked {
     Bounds { partition: PartitionId },
     /// With the first batch known then that reaches the time.
@@ -123,7 +124,7 @@ impl Role for Prober {
         self.asked = None;
     }
 
-    fn is_settled(&self) -> bool {
-        self.asked.is_none()
+    fn waits_for(&self) -> Option<String> {
+        self.asked.as_ref().map(|asked| format!("{asked:?}"))
     }
 }

@@ -109,10 +109,6 @@ impl Session {
         self.outgoing.push(OutFrame::new(FrameKind::Request, request, body, payload).to_bytes());
     }
 
-    pub(super) fn unanswered(&self) -> usize {
-        self.unanswered.len()
-    }
-
     pub(super) fn receive(&mut self, bytes: &[u8], now: Time) {
         self.heard_at = now;
         self.incoming.extend_from_slice(bytes);

@@ -28,6 +28,7 @@ struct Reading {
     power: u32,
 }
 
+#[derive(Debug)]
 enum Asked {
     Subscribe { at: Time },
     Unsubscribe,
@@ -240,7 +241,7 @@ impl Role for Subscriber {
         }
     }
 
-    fn is_settled(&self) -> bool {
-        self.asked.is_none()
+    fn waits_for(&self) -> Option<String> {
+        self.asked.as_ref().map(|asked| format!("{asked:?}"))
     }
 }

@@ -11,7 +11,7 @@ use crate::history::{OperationNo, TopicEvent, TopicState, What};
 use crate::rng::Rng;
 use crate::time::{SECOND, Time};
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Asked {
     Create { name: usize, operation: OperationNo },
     Alter { name: usize, operation: OperationNo },
@@ -145,7 +145,7 @@ impl Role for TopicKeeper {
         self.asked = None;
     }
 
-    fn is_settled(&self) -> bool {
-        self.asked.is_none()
+    fn waits_for(&self) -> Option<String> {
+        self.asked.as_ref().map(|asked| format!("{asked:?}"))
     }
 }

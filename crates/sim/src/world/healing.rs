@@ -34,9 +34,9 @@ impl World {
     pub(super) fn phase_ends(&mut self) {
         let is_done = match self.stage {
             Stage::Stirring => true,
-            Stage::Settling => self.node.is_ready() && self.clients.iter().all(Client::is_settled),
+            Stage::Settling => self.node.is_ready() && self.clients.iter().all(|client| client.waits_for().is_none()),
             Stage::Auditing | Stage::AuditingAgain => {
-                self.clients.last().is_some_and(Client::is_settled) && self.find_leftover().is_none()
+                self.clients.last().is_some_and(|auditor| auditor.waits_for().is_none()) && self.find_leftover().is_none()
             }
             Stage::Restarting => self.node.is_ready(),
             Stage::Over => return,
@@ -83,8 +83,9 @@ impl World {
         if let Some(text) = self.find_leftover() {
             self.report(bounds_hold::NAME, format!("with nothing to do: {text}"));
         }
-        let unsettled: Vec<_> = (0..self.clients.len()).filter(|client| !self.clients[*client].is_settled()).collect();
-        let text = format!("{:?} since {:.1} s: node ready: {}, unsettled clients: {unsettled:?}", self.stage, self.stage_began as f64 / 1e9, self.node.is_ready());
+        let waiting: Vec<_> = self.clients.iter().filter_map(Client::waits_for).collect();
+        let (stage, since, is_ready) = (self.stage, self.stage_began as f64 / 1e9, self.node.is_ready());
+        let text = format!("{stage:?} since {since:.1} s, node ready: {is_ready}, {waiting:?}");
         self.report("everything_heals_in_time", text);
     }
 }
