@@ -342,7 +342,8 @@ impl JournalWriter {
         if self.poison.is_some() || self.ending == Ending::Done {
             return None;
         }
-        let can_mark = self.in_flight.is_none() && self.room() >= BLOCK_BYTES;
+        // Records that wait for a file are no mark, and time alone does not move them.
+        let can_mark = self.in_flight.is_none() && self.pending.is_empty() && self.room() >= BLOCK_BYTES;
         let mark = self.mark_at.filter(|_| can_mark);
         let retry = self.retry_prepare_at.filter(|_| self.preparing.is_none());
         mark.into_iter().chain(retry).min()
