@@ -188,6 +188,7 @@ impl Partition {
 
     /// Applies committed entries.
     pub(crate) fn committed(&mut self, core: &mut Core, entries: Vec<Entry>) {
+        let Some(last) = entries.last().map(|entry| entry.index) else { return };
         for entry in entries {
             if matches!(self.phase, Phase::Failed(_)) {
                 return;
@@ -200,7 +201,8 @@ impl Partition {
             core.metrics.entries_applied += 1;
             self.pipeline.applied(core, self.id.partition, index, term);
         }
-        core.host.applied(self.group, self.state.index);
+        // Not the state's index: a checkpoint may have it beyond what the log has handed out since the start.
+        core.host.applied(self.group, last);
         self.readers.wake_all();
     }
 
