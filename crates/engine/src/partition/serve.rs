@@ -119,9 +119,13 @@ impl Partition {
             return;
         }
         let journal = self.journal();
-        if core.is_writing(journal) && self.pipeline.waiting_bytes() < SHARED_ENTRY_BYTES {
-            return;
+        if !core.is_writing(journal) || self.pipeline.waiting_bytes() >= SHARED_ENTRY_BYTES {
+            self.propose_now(core);
         }
+    }
+
+    /// Proposes what waits, as far as there is room for it.
+    fn propose_now(&mut self, core: &mut Core) {
         if let Some(error) = self.storage_refusal(core) {
             return self.refuse_waiting(core, &error);
         }
@@ -204,15 +208,17 @@ impl Partition {
             return core.refuse(origin, &error);
         }
         // Publishes taken before it are proposed before it: requests of a partition are handled in order.
-        self.propose(core);
+        self.propose_now(core);
         let (context, data) = entry::command(change);
-        match core.host.propose(self.group, context, data) {
-            Ok(proposed) => self.changes.push_back((proposed.index, origin)),
-            Err(ProposeError::TooManyUncommitted { .. }) => {
+        let proposed =
+            if self.pipeline.has_waiting() { None } else { Some(core.host.propose(self.group, context, data)) };
+        match proposed {
+            Some(Ok(proposed)) => self.changes.push_back((proposed.index, origin)),
+            None | Some(Err(ProposeError::TooManyUncommitted { .. })) => {
                 let message = format!("partition {} has as much under way as it may; try again soon", self.id);
                 core.refuse(origin, &Error::new(ErrorKind::Overloaded, message));
             }
-            Err(_) => core.refuse(origin, &self.refusal()),
+            Some(Err(_)) => core.refuse(origin, &self.refusal()),
         }
     }
 

@@ -1,9 +1,8 @@
 //! Streams through the one door: publish, read, restart.
 
-mod support;
-
 use lockgate_wire::proto;
-use support::{Node, batch, publish, records};
+
+use crate::support::{Node, batch, publish, records};
 
 #[test]
 fn what_is_published_is_read_at_its_offsets() {
@@ -28,7 +27,7 @@ fn nothing_is_answered_before_the_journal_write_is_done() {
     let id = node.send(c, &publish(topic, 0), batch(&["a"]));
     node.run();
     assert!(node.answer(c, id).is_none());
-    node.release_journal();
+    node.release();
     assert!(node.answer(c, id).unwrap().is_ok());
 }
 
@@ -78,7 +77,7 @@ fn a_subscription_goes_on_from_the_log_to_live_data_without_gap_or_repeat() {
 
 #[test]
 fn old_records_are_read_from_segments() {
-    let mut config = support::config(1);
+    let mut config = crate::support::config(1);
     config.limits.tail_bytes_per_shard = 0;
     let mut node = Node::start(Default::default(), config);
     let c = node.connect(0);

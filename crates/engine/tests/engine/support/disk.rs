@@ -1,0 +1,113 @@
+//! A disk in memory whose operations can be made to fail.
+
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use lockgate_storage::disk::memory::MemoryDisk;
+use lockgate_storage::disk::{Disk, DiskError, DiskResult, Entry};
+
+/// Operations of this stage on paths with this text fail with this number.
+#[derive(Clone, Debug)]
+struct Fault {
+    stage: &'static str,
+    path: String,
+    errno: i32,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct FaultyDisk {
+    pub memory: MemoryDisk,
+    faults: Mutex<Vec<Fault>>,
+}
+
+impl FaultyDisk {
+    /// A copy of the bytes, with nothing that fails.
+    pub fn copy(&self) -> Self {
+        Self { memory: self.memory.clone(), faults: Mutex::default() }
+    }
+
+    /// From now on, operations of `stage` (`write`, `sync`, `read`, `rename`, …) on paths that contain `path` fail.
+    pub fn fail(&self, stage: &'static str, path: &str, errno: i32) {
+        self.faults.lock().unwrap().push(Fault { stage, path: path.into(), errno });
+    }
+
+    /// Nothing fails any more.
+    pub fn heal(&self) {
+        self.faults.lock().unwrap().clear();
+    }
+
+    /// The files whose path contains this.
+    pub fn files(&self, path: &str) -> Vec<String> {
+        self.memory.paths().into_iter().filter(|file| file.contains(path)).collect()
+    }
+
+    /// Puts the files whose path contains `path` back to what they were in `earlier`: what was written since then never
+    /// reached the device.
+    pub fn lose_since(&self, earlier: &FaultyDisk, path: &str) {
+        for file in self.files(path) {
+            match earlier.memory.file(&file) {
+                Some(bytes) => self.memory.set_file(&file, bytes),
+                None => self.memory.remove(&file).unwrap(),
+            }
+        }
+        for file in earlier.files(path) {
+            self.memory.set_file(&file, earlier.memory.file(&file).unwrap());
+        }
+    }
+
+    fn check(&self, stage: &'static str, path: &str) -> DiskResult<()> {
+        let faults = self.faults.lock().unwrap();
+        match faults.iter().find(|fault| fault.stage == stage && path.contains(&fault.path)) {
+            Some(fault) => {
+                Err(DiskError { stage, path: path.into(), errno: fault.errno, message: "made to fail".into() })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn list(&self, directory: &str) -> DiskResult<Vec<Entry>> {
+        self.check("list", directory)?;
+        self.memory.list(directory)
+    }
+    fn size(&self, path: &str) -> DiskResult<u64> {
+        self.memory.size(path)
+    }
+    fn read(&self, path: &str, offset: u64, len: usize) -> DiskResult<Bytes> {
+        self.check("read", path)?;
+        self.memory.read(path, offset, len)
+    }
+    fn write(&self, path: &str, offset: u64, pieces: &[Bytes]) -> DiskResult<()> {
+        self.check("write", path)?;
+        self.memory.write(path, offset, pieces)
+    }
+    fn truncate(&self, path: &str, bytes: u64) -> DiskResult<()> {
+        self.check("truncate", path)?;
+        self.memory.truncate(path, bytes)
+    }
+    fn sync(&self, path: &str) -> DiskResult<()> {
+        self.check("sync", path)?;
+        self.memory.sync(path)
+    }
+    fn rename(&self, from: &str, to: &str) -> DiskResult<()> {
+        self.check("rename", from)?;
+        self.memory.rename(from, to)
+    }
+    fn remove(&self, path: &str) -> DiskResult<()> {
+        self.check("remove", path)?;
+        self.memory.remove(path)
+    }
+    fn remove_directory(&self, path: &str) -> DiskResult<()> {
+        self.check("remove_directory", path)?;
+        self.memory.remove_directory(path)
+    }
+    fn create_directory(&self, path: &str) -> DiskResult<()> {
+        self.check("create_directory", path)?;
+        self.memory.create_directory(path)
+    }
+    fn sync_directory(&self, path: &str) -> DiskResult<()> {
+        self.memory.sync_directory(path)
+    }
+}
