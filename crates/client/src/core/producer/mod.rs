@@ -62,6 +62,8 @@ pub(super) struct Producer {
     identity_asked: bool,
     /// Where records without a key go until their batch is closed.
     sticky: u32,
+    /// A record went there since the last move.
+    sticky_used: bool,
     buffered_bytes: usize,
     /// Somebody was told that the buffer is full.
     refused_for_space: bool,
@@ -86,6 +88,7 @@ impl Producer {
             identity: None,
             identity_asked: false,
             sticky,
+            sticky_used: false,
             buffered_bytes: 0,
             refused_for_space: false,
             unresolved: BTreeSet::new(),
@@ -107,13 +110,13 @@ impl Producer {
         if self.closing {
             return Err(ClientError::Closed);
         }
-        let partition = self.partition_for(target, record)?;
         let cost = record_cost(record);
         let buffer_bytes = self.terms.config.buffer_bytes;
         if self.buffered_bytes > 0 && self.buffered_bytes + cost > buffer_bytes {
             self.refused_for_space = true;
             return Err(ClientError::BufferFull { buffer_bytes });
         }
+        let partition = self.partition_for(context, calls, target, record)?;
         let now = context.now.mono;
         let unresolved = &mut self.unresolved;
         let new_id = || {
@@ -126,13 +129,16 @@ impl Producer {
         self.buffered_bytes += cost;
         context.stats.bytes_buffered += cost as u64;
         self.pump(context, calls, partition);
-        if partition == self.sticky && !self.partitions[partition as usize].has_open() {
-            self.sticky = (self.sticky + 1) % self.terms.topic.partitions;
-        }
         Ok(ticket)
     }
 
-    fn partition_for(&self, target: Option<u32>, record: &Record) -> Result<u32, ClientError> {
+    fn partition_for(
+        &mut self,
+        context: &mut Context,
+        calls: &mut Calls,
+        target: Option<u32>,
+        record: &Record,
+    ) -> Result<u32, ClientError> {
         let partitions = self.terms.topic.partitions;
         match (target, &record.key) {
             (Some(partition), _) if partition < partitions => Ok(partition),
@@ -142,8 +148,20 @@ impl Producer {
                 partitions - 1
             ))),
             (None, Some(key)) => Ok(partition_of_key(key, partitions)),
-            (None, None) => Ok(self.sticky),
+            (None, None) => Ok(self.spread(context, calls, record)),
         }
+    }
+
+    /// The partition for a record without a key: the next one as soon as the last one's batch is closed or full.
+    fn spread(&mut self, context: &mut Context, calls: &mut Calls, record: &Record) -> u32 {
+        let last = self.sticky;
+        let place = &mut self.partitions[last as usize];
+        if std::mem::replace(&mut self.sticky_used, true) && !place.has_room_for(&self.terms, record) {
+            place.close_open();
+            self.sticky = (last + 1) % self.terms.topic.partitions;
+            self.pump(context, calls, last);
+        }
+        self.sticky
     }
 
     /// A flush: closes the open batches, and is done when everything that was sent before is resolved.

@@ -67,7 +67,7 @@ impl Partition {
         cost: usize,
         new_id: impl FnOnce() -> BatchId,
     ) -> Result<Ticket, ClientError> {
-        if self.open.as_ref().is_some_and(|open| open.builder.size_with(record) > terms.batch_bytes) {
+        if !self.has_room_for(terms, record) {
             self.close_open();
         }
         if self.open.is_none() {
@@ -91,6 +91,11 @@ impl Partition {
             self.close_open();
         }
         Ok(ticket)
+    }
+
+    /// Whether there is an open batch that takes this record.
+    pub(super) fn has_room_for(&self, terms: &Terms, record: &Record) -> bool {
+        self.open.as_ref().is_some_and(|open| open.builder.size_with(record) <= terms.batch_bytes)
     }
 
     pub(super) fn has_open(&self) -> bool {

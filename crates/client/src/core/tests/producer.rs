@@ -359,6 +359,25 @@ fn keys_go_where_kafka_puts_them_and_the_rest_is_spread_batch_by_batch() {
 }
 
 #[test]
+fn the_spread_moves_on_however_a_batch_was_closed() {
+    let mut world = World::connected();
+    let config = ProducerConfig { batch_bytes: 1_000, in_flight: 1, ..plain(Ack::Quorum, OnUnknown::Return) };
+    let key = world.with(|core, now| core.open_producer(now, topic(2), config)).unwrap();
+    // By its bytes, while nothing is answered: ten records a batch.
+    let value = "x".repeat(80);
+    let partitions: Vec<u32> = (0..42).map(|_| send(&mut world, key, &value).partition).collect();
+    let changes = partitions.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert!((4..=6).contains(&changes), "{partitions:?}");
+    // By being sent when an answer made room.
+    let before = send(&mut world, key, "small").partition;
+    let link = world.link();
+    while let Some(publish) = world.next_sent(Op::Publish) {
+        world.answer(link, publish.request_id, &ok(0));
+    }
+    assert_ne!(send(&mut world, key, "small").partition, before);
+}
+
+#[test]
 fn a_link_with_too_much_to_write_holds_batches_back() {
     let mut world = World::connected();
     let config = ProducerConfig { in_flight: 1000, ..plain(Ack::None, OnUnknown::Return) };
