@@ -92,8 +92,11 @@ fn one_that_came_ahead_goes_out_again_right_behind_the_earlier_one() {
     // Ahead again, and now the earlier one is answered: it goes alone.
     world.refuse(link, &sent[1], &error(ErrorKind::SequenceAhead));
     assert!(world.all_sent(Op::Publish).is_empty(), "the earlier one is on its way");
+    send(&mut world, key, "c");
+    assert!(world.all_sent(Op::Publish).is_empty(), "nothing new overtakes what waits");
     world.answer(link, sent[0].request_id, &ok(0));
-    assert_eq!(world.all_sent(Op::Publish), sent[1..]);
+    let then = world.all_sent(Op::Publish);
+    assert_eq!((&then[..1], numbers(&then)), (&sent[1..], vec![(1, 1), (1, 2)]));
 }
 
 #[test]
