@@ -1,5 +1,7 @@
 //! A whole node over real sockets and files, spoken to in plain frames.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -78,13 +80,13 @@ impl Client {
         }
     }
 
-    fn call<B: Body, A: Body>(&mut self, body: &B, payload: Bytes) -> Result<(A, Bytes), Error> {
+    fn call<B: Body, A: Body>(&mut self, body: &B, payload: Bytes) -> Result<(A, Bytes), Box<Error>> {
         let id = self.send(body, payload);
         loop {
             let frame = self.receive().expect("an answer");
             match frame.kind {
                 FrameKind::Response if frame.request_id == id => return Ok((frame.message().unwrap(), frame.payload)),
-                FrameKind::Error => return Err(frame.message().unwrap()),
+                FrameKind::Error => return Err(Box::new(frame.message().unwrap())),
                 _ => {}
             }
         }

@@ -181,7 +181,7 @@ impl Node {
     /// To all shards that run. A stuck shard's inbox may be full: that shard is named when the time is over.
     fn tell_all(&self, message: impl Fn() -> Message) {
         for shard in &self.running {
-            if self.inboxes[usize::from(shard.0)].try_send(message()).is_err() {
+            if self.inboxes[usize::from(shard.0)].try_send(message()).is_some() {
                 tracing::warn!(shard = shard.0, "the shard's inbox is full");
             }
         }

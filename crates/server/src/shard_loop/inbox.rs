@@ -65,13 +65,13 @@ impl InboxSender {
         sent
     }
 
-    /// Never waits; gives the message back when there is no room, or drops it when the shard is gone.
-    pub(crate) fn try_send(&self, message: Message) -> Result<(), Message> {
+    /// Never waits; gives the message back when there is no room, and drops it when the shard is gone.
+    pub(crate) fn try_send(&self, message: Message) -> Option<Message> {
         match self.channel.try_send(message) {
             Ok(()) => self.wake.wake(),
-            Err(TrySendError::Full(message)) => return Err(message),
+            Err(TrySendError::Full(message)) => return Some(message),
             Err(TrySendError::Disconnected(_)) => {}
         }
-        Ok(())
+        None
     }
 }

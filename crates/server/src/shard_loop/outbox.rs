@@ -13,19 +13,19 @@ impl<T> Outbox<T> {
     }
 
     /// Hands the item over, or keeps it behind those that wait. `hand_over` gives back what finds no room.
-    pub(super) fn push(&mut self, item: T, hand_over: impl FnOnce(T) -> Result<(), T>) {
+    pub(super) fn push(&mut self, item: T, hand_over: impl FnOnce(T) -> Option<T>) {
         if !self.waiting.is_empty() {
             return self.waiting.push_back(item);
         }
-        if let Err(item) = hand_over(item) {
+        if let Some(item) = hand_over(item) {
             self.waiting.push_back(item);
         }
     }
 
     /// Tries again, in order.
-    pub(super) fn retry(&mut self, mut hand_over: impl FnMut(T) -> Result<(), T>) {
+    pub(super) fn retry(&mut self, mut hand_over: impl FnMut(T) -> Option<T>) {
         while let Some(item) = self.waiting.pop_front() {
-            if let Err(item) = hand_over(item) {
+            if let Some(item) = hand_over(item) {
                 return self.waiting.push_front(item);
             }
         }
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn what_finds_no_room_keeps_its_place_in_the_order() {
         let (sender, receiver) = crossbeam_channel::bounded(2);
-        let hand_over = |item: u32| sender.try_send(item).map_err(|full| full.into_inner());
+        let hand_over = |item: u32| sender.try_send(item).err().map(|full| full.into_inner());
         let mut outbox = Outbox::new();
         (1..=5).for_each(|item| outbox.push(item, hand_over));
         assert_eq!(outbox.len(), 3);

@@ -78,10 +78,10 @@ impl<T: Send + 'static> Worker<T> {
 }
 
 /// A job for a helper that is gone is dropped: the message about its panic ends the shard.
-fn hand_over<T>(channel: &Sender<T>, job: T) -> Result<(), T> {
+fn hand_over<T>(channel: &Sender<T>, job: T) -> Option<T> {
     match channel.try_send(job) {
-        Err(TrySendError::Full(job)) => Err(job),
-        Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
+        Err(TrySendError::Full(job)) => Some(job),
+        Ok(()) | Err(TrySendError::Disconnected(_)) => None,
     }
 }
 
