@@ -199,6 +199,30 @@ fn a_caller_that_does_not_take_stops_the_flow_and_one_that_takes_starts_it_again
 }
 
 #[test]
+fn what_is_queued_over_a_reconnect_counts_against_the_new_credit() {
+    let mut world = World::connected();
+    let config = ReaderConfig::default();
+    let key = open(&mut world, 1, &config);
+    let mut subscribe = subscribed(&mut world, 0, 100);
+    let large = "x".repeat(1024 * 1024 - 100);
+    let batch_bytes = delivered(0, &[&large]).len() as u64;
+    // Until the window is full, each batch over a connection of its own.
+    for base in 0..9 {
+        assert_eq!(subscribe.credit_bytes, config.credit_bytes - base * batch_bytes);
+        deliver(&mut world, &subscribe, base, &[&large], 100);
+        world.disconnect();
+        world.connect();
+        if base < 8 {
+            subscribe = subscribed(&mut world, base + 1, 100);
+        }
+    }
+    assert_eq!(world.next_sent(Op::Subscribe), None, "there is no room for anything");
+    while !matches!(take(&mut world, key), Take::Item(Taken::Chunk(_))) {}
+    let (_, again) = next_subscribe(&mut world);
+    assert!((1..=batch_bytes).contains(&again.credit_bytes), "{}", again.credit_bytes);
+}
+
+#[test]
 fn a_broker_that_goes_beyond_the_credit_is_left() {
     let mut world = World::connected();
     let topic = Topic { max_batch_bytes: 1_000, ..topic(1) };
