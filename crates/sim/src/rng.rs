@@ -48,12 +48,13 @@ impl Rng {
         range.start() + if span == u64::MAX { self.draw() } else { self.below(span + 1) }
     }
 
-    /// A number of the range whose magnitude is uniform: small ones are as likely as large ones.
+    /// A number of the range whose magnitude is uniform: as likely between 1 and 2 as between 1000 and 2000.
     pub fn magnitude(&mut self, range: RangeInclusive<u64>) -> u64 {
         let (low, high) = (*range.start(), *range.end());
-        let bits = (high - low + 1).ilog2() as u64;
-        let ceiling = 1u64 << self.within(0..=bits);
-        low + self.below(ceiling.min(high - low + 1))
+        let bits = |number: u64| u64::from(u64::BITS - number.leading_zeros());
+        let length = self.within(bits(low)..=bits(high));
+        let ceiling = u64::MAX.checked_shr(64 - length as u32).unwrap_or(0);
+        self.within(low.max(ceiling / 2 + ceiling % 2)..=high.min(ceiling))
     }
 
     /// True so many times in a thousand.
@@ -102,5 +103,8 @@ mod tests {
         assert_eq!(seen, [true; 4]);
         assert_eq!(rng.within(5..=5), 5);
         assert_eq!(rng.magnitude(5..=5), 5);
+        assert_eq!(rng.magnitude(0..=0), 0);
+        let small = (0..1000).filter(|_| rng.magnitude(1..=1 << 20) < 1 << 10).count();
+        assert!((400..600).contains(&small), "{small} of 1000 in the lower half of the magnitudes");
     }
 }
