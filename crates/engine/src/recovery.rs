@@ -3,7 +3,7 @@
 //! The journal is the authority. Segments and checkpoints may be behind it, and are then caught up by replaying; they are
 //! never trusted beyond it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -13,7 +13,7 @@ use lockgate_consensus::{ConsensusError, RecoveredGroup, Recovery};
 use lockgate_storage::checkpoint;
 use lockgate_storage::disk::{Disk, DiskError};
 use lockgate_storage::journal::{self, JournalKind, Position, RecordKind, RecoveredRecord};
-use lockgate_storage::segment::{self, INDEX_INTERVAL_BYTES, SegmentConfig, SegmentError, Segments};
+use lockgate_storage::segment::{self, INDEX_INTERVAL_BYTES, OpenReport, SegmentConfig, SegmentError, Segments};
 use lockgate_wire::{Generation, GroupId, LogIndex, PartitionId, ShardId, Term, TopicId};
 
 use crate::config::{
@@ -159,7 +159,7 @@ impl Tag {
 
 /// Reads what `disk` has of a shard and decides what it starts with.
 pub fn recover(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<RecoveredShard, RecoveryError> {
-    let mut journals = Journals { disk, groups: Recovery::new(), marked: BTreeSet::new() };
+    let mut journals = Journals { disk, groups: Recovery::new(), marked: BTreeSet::new(), opened: BTreeMap::new() };
     let mut report = RecoveryReport { ended_cleanly: true, ..RecoveryReport::default() };
     let synced = journals.recover(node, shard, JournalKind::Synced, &mut report)?;
     let buffered = journals.recover(node, shard, JournalKind::Buffered, &mut report)?;
@@ -174,7 +174,8 @@ pub fn recover(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<Rec
             RecoveryError::Malformed(format!("group {}: its bootstrap record names no partition", group.group))
         })?;
         let is_marked = journals.marked.contains(&group.group);
-        let files = recover_files(disk, tag.partition, &group, is_marked, &mut report);
+        let opened = journals.opened.remove(&group.group).filter(|_| !is_marked);
+        let files = recover_files(disk, tag.partition, &group, is_marked, opened, &mut report);
         partitions.push(RecoveredPartition { tag, group, files, is_marked });
     }
     let owned: BTreeSet<PartitionId> = partitions.iter().map(|partition| partition.tag.partition).collect();
@@ -198,6 +199,8 @@ struct Journals<'a> {
     groups: Recovery,
     /// Groups whose entries may have gone to the buffered journal.
     marked: BTreeSet<GroupId>,
+    /// Segments that were opened on the way, to know what need not be kept in memory.
+    opened: BTreeMap<GroupId, (Segments, OpenReport)>,
 }
 
 impl Journals<'_> {
@@ -220,7 +223,8 @@ impl Journals<'_> {
         }
         report.journal_records += recovered.records;
         report.journal_bytes += recovered.bytes;
-        report.ended_cleanly &= recovered.ended_cleanly;
+        // A journal that was never used has nothing that could have ended otherwise.
+        report.ended_cleanly &= recovered.ended_cleanly || recovered.files == 0;
         report.findings.extend(recovered.cuts.iter().map(ToString::to_string));
         Ok(recovered.position)
     }
@@ -231,29 +235,38 @@ impl Journals<'_> {
             self.marked.insert(group);
         }
         self.groups.fold(journal, record)?;
-        // Entries that the partition's checkpoint and segments have durably need not be held in memory.
         if kind == RecordKind::Bootstrap
             && let Some(tag) = self.groups.tag(group, replica).and_then(Tag::decode)
         {
-            let from = durable_up_to(self.disk, tag.partition)?;
+            let from = self.held_up_to(group, tag.partition)?;
             self.groups.keep_from(group, replica, from);
         }
         Ok(())
     }
-}
 
-/// The entry before the last one that sealed segments and the newest checkpoint of a partition both cover: replaying
-/// may begin with that last one, and needs the term of the one before. Files that are damaged cover nothing here; opening
-/// them says what is wrong.
-fn durable_up_to(disk: &dyn Disk, id: PartitionId) -> Result<LogIndex, RecoveryError> {
-    let directory = partition_directory(id);
-    let checkpoint = match checkpoint::load_newest(disk, &directory) {
-        Ok(loaded) => loaded.checkpoint.map_or(LogIndex(0), |(header, _)| header.index),
-        Err(error) if error.is_missing() => LogIndex(0),
-        Err(error) => return Err(error.into()),
-    };
-    let sealed = segment::sealed_end(disk, &directory).map_or(LogIndex(0), |end| end.index);
-    Ok(LogIndex(sealed.min(checkpoint).0.saturating_sub(1)))
+    /// Entries before it are in the partition's segments and in its checkpoint, and need not be held in memory while the
+    /// journal is read. It is one before the last that both have: replaying may begin with that one, and needs the term
+    /// before it. Files that cannot be used hold nothing here; opening them later says why.
+    fn held_up_to(&mut self, group: GroupId, id: PartitionId) -> Result<LogIndex, RecoveryError> {
+        let directory = partition_directory(id);
+        let checkpoint = match checkpoint::load_newest(self.disk, &directory) {
+            Ok(loaded) => loaded.checkpoint.map_or(LogIndex(0), |(header, _)| header.index),
+            Err(error) if error.is_missing() => LogIndex(0),
+            Err(error) => return Err(error.into()),
+        };
+        // What a buffered journal may have lost counts only where it is sealed.
+        let in_segments = if checkpoint == LogIndex(0) {
+            LogIndex(0)
+        } else if self.marked.contains(&group) {
+            segment::sealed_end(self.disk, &directory).map_or(LogIndex(0), |end| end.index)
+        } else {
+            let opened = Segments::open(self.disk, segment_config(id, SEGMENT_BYTES_DEFAULT), None).ok();
+            let end = opened.as_ref().and_then(|(segments, _)| segments.end_index()).unwrap_or_default();
+            self.opened.extend(opened.map(|opened| (group, opened)));
+            end
+        };
+        Ok(LogIndex(in_segments.min(checkpoint).0.saturating_sub(2)))
+    }
 }
 
 fn recover_metadata(
@@ -299,13 +312,16 @@ fn recover_files(
     id: PartitionId,
     group: &RecoveredGroup,
     is_marked: bool,
+    opened: Option<(Segments, OpenReport)>,
     report: &mut RecoveryReport,
 ) -> Result<RecoveredFiles, RecoveryError> {
     let directory = partition_directory(id);
     let last = group.last_index();
-    let config = segment_config(id, SEGMENT_BYTES_DEFAULT);
-    let opened = Segments::open(disk, config, is_marked.then_some(last));
-    let (segments, opened) = opened.map_err(|error| RecoveryError::Segments(id, error))?;
+    let (segments, opened) = match opened {
+        Some(opened) => opened,
+        None => Segments::open(disk, segment_config(id, SEGMENT_BYTES_DEFAULT), is_marked.then_some(last))
+            .map_err(|error| RecoveryError::Segments(id, error))?,
+    };
     report.findings.extend(opened.findings().into_iter().map(|what| format!("partition {id}: {what}")));
     let loaded = load(disk, &directory, report)?;
     let state = match &loaded.checkpoint {

@@ -4,7 +4,14 @@
 
 mod cursors;
 mod idempotence;
+mod journal_failure;
+mod limits;
+mod mesh;
 mod publish;
 mod readers;
+mod recovery;
+mod sessions;
+mod stop;
 mod streams;
 mod support;
+mod topics;

@@ -57,6 +57,17 @@ impl Node {
         }
     }
 
+    /// Gives the connection's shard an input as it is.
+    pub fn raw_input(&mut self, connection: ConnectionId, input: Input) {
+        self.input(self.homes[&connection.0], input);
+        self.run();
+    }
+
+    /// From now on this connection takes nothing of what is sent to it.
+    pub fn set_hold_written_of(&mut self, connection: ConnectionId) {
+        self.stuck.insert(connection.0);
+    }
+
     /// How many frames of the connection are not read yet.
     pub fn unread(&self, connection: ConnectionId) -> usize {
         self.unread.get(&connection.0).map_or(0, |frames| frames.len())

@@ -27,7 +27,8 @@ impl FaultyDisk {
         Self { memory: self.memory.clone(), faults: Mutex::default() }
     }
 
-    /// From now on, operations of `stage` (`write`, `sync`, `read`, `rename`, …) on paths that contain `path` fail.
+    /// From now on, operations of `stage` (`write`, `sync`, `read`, …; `grow` is a write that needs room) on paths that
+    /// contain `path` fail.
     pub fn fail(&self, stage: &'static str, path: &str, errno: i32) {
         self.faults.lock().unwrap().push(Fault { stage, path: path.into(), errno });
     }
@@ -81,6 +82,10 @@ impl Disk for FaultyDisk {
     }
     fn write(&self, path: &str, offset: u64, pieces: &[Bytes]) -> DiskResult<()> {
         self.check("write", path)?;
+        let end = offset + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        if self.memory.size(path).unwrap_or(0) < end {
+            self.check("grow", path)?;
+        }
         self.memory.write(path, offset, pieces)
     }
     fn truncate(&self, path: &str, bytes: u64) -> DiskResult<()> {

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use lockgate_engine::{Input, JournalSettings, Lane, Limits, NodeConfig, Output, Shard, ShardMetrics, recover};
+use lockgate_engine::{
+    Input, JournalSettings, Lane, Limits, NodeConfig, Output, RecoveryReport, Shard, ShardMetrics, recover,
+};
 use lockgate_wire::batch::{BatchBuilder, Codec, Producer, Record};
 use lockgate_wire::{ConnectionId, Frame, MonoTime, NodeId, Now, OutFrame, ShardId, Uid, WallMs, proto};
 
@@ -42,6 +44,8 @@ pub struct Node {
     /// While set, bytes sent to clients are not reported as written.
     pub hold_written: bool,
     unwritten: BTreeMap<u64, usize>,
+    /// Connections whose bytes are never reported as written.
+    stuck: BTreeSet<u64>,
     /// While set, clients show life by themselves as time passes.
     pub clients_live: bool,
     pub logs: Vec<String>,
@@ -93,6 +97,7 @@ impl Node {
             held: VecDeque::new(),
             hold_written: false,
             unwritten: BTreeMap::new(),
+            stuck: BTreeSet::new(),
             clients_live: true,
             logs: Vec::new(),
         };
@@ -121,17 +126,29 @@ impl Node {
         Self::start_at(self.disk, config, now)
     }
 
-    pub fn stop(&mut self) {
+    /// Tells every shard to stop.
+    pub fn begin_stop(&mut self) {
         for shard in 0..self.shards.len() {
             self.input(shard, Input::Stop);
         }
-        for _ in 0..1_000 {
+        self.run();
+    }
+
+    /// Stops in order, which takes what it takes.
+    pub fn stop(&mut self) {
+        self.begin_stop();
+        for _ in 0..2_000 {
             self.advance(10);
             if self.stopped == self.shards.len() {
                 return;
             }
         }
         panic!("the node did not stop: {:?}", self.logs);
+    }
+
+    /// What a start of this shard on a copy of the disk would find.
+    pub fn recovery_report(&self, shard: u16) -> RecoveryReport {
+        recover(&self.disk.copy(), &self.config, ShardId(shard)).unwrap().report
     }
 
     fn input(&mut self, shard: usize, input: Input) {
@@ -208,6 +225,15 @@ impl Node {
         self.held.len()
     }
 
+    /// Carries out the journal writes that were kept back, and nothing else.
+    pub fn release_only_journal(&mut self) {
+        self.hold_journal = false;
+        let (journal, others) = self.held.drain(..).partition(|(_, output)| matches!(output, Output::Journal(_)));
+        self.held = others;
+        self.queue.extend::<VecDeque<_>>(journal);
+        self.run();
+    }
+
     fn is_held(&self, output: &Output) -> bool {
         match output {
             Output::Journal(_) => self.hold_journal,
@@ -244,7 +270,7 @@ impl Node {
                 let mut bytes = BytesMut::from(&frame.to_bytes()[..]);
                 let decoded = Frame::decode(&mut bytes, u32::MAX).unwrap().expect("a whole frame");
                 self.received.entry(connection.0).or_default().push_back(decoded);
-                if self.hold_written {
+                if self.hold_written || self.stuck.contains(&connection.0) {
                     *self.unwritten.entry(connection.0).or_default() += frame.size();
                 } else {
                     self.input(shard, Input::Written { connection, bytes: frame.size() });

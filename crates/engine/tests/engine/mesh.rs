@@ -1,0 +1,97 @@
+//! Requests that cross to another shard: bounded, answered, in order.
+
+use bytes::Bytes;
+use lockgate_engine::shard_of;
+use lockgate_wire::proto::start_position::At;
+use lockgate_wire::proto::{self};
+use lockgate_wire::{PartitionId, ShardId, TopicId};
+
+use crate::support::{FaultyDisk, Node, batch, config, publish};
+
+/// A partition of the topic that is not on shard 0.
+fn remote(topic: u64) -> u32 {
+    let id = |partition| PartitionId { topic: TopicId(topic), partition };
+    (0..8).find(|p| shard_of(id(*p), 2) == ShardId(1)).expect("eight partitions are on both shards")
+}
+
+#[test]
+fn without_a_slot_a_request_waits_its_connection_is_not_read_and_both_go_on() {
+    let mut config = config(2);
+    config.limits.mesh_requests = 2;
+    let mut node = Node::start(FaultyDisk::default(), config);
+    let connections: Vec<_> = (0..3).map(|_| node.connect(0)).collect();
+    let topic = node.create_topic(connections[0], "orders", 8, &[]);
+    let partition = remote(topic);
+    node.hold_journal = true;
+    let mut ids = Vec::new();
+    for i in 0..4 {
+        for c in &connections {
+            ids.push((*c, node.send_and_run(*c, &publish(topic, partition), batch(&[&i.to_string()]))));
+        }
+    }
+    let metrics = node.metrics(0);
+    assert_eq!((metrics.mesh_requests, metrics.mesh_parked), (2, 3), "two under way, one of each connection waits");
+    assert!(connections.iter().all(|c| node.unread(*c) > 0));
+    node.release();
+    assert!(ids.into_iter().all(|(c, id)| node.answer(c, id).unwrap().is_ok()));
+    assert_eq!(node.read_all(connections[0], topic, partition, 0).len(), 12);
+    node.assert_idle();
+}
+
+#[test]
+fn a_connection_that_goes_while_its_request_waits_for_a_slot_takes_it_along() {
+    let mut config = config(2);
+    config.limits.mesh_requests = 1;
+    let mut node = Node::start(FaultyDisk::default(), config);
+    let (a, b, c) = (node.connect(0), node.connect(0), node.connect(0));
+    let topic = node.create_topic(a, "orders", 8, &[]);
+    let partition = remote(topic);
+    node.hold_journal = true;
+    let first = node.send_and_run(a, &publish(topic, partition), batch(&["a"]));
+    node.send_and_run(b, &publish(topic, partition), batch(&["b"]));
+    let third = node.send_and_run(c, &publish(topic, partition), batch(&["c"]));
+    node.disconnect(b);
+    node.release();
+    assert!(node.answer(a, first).unwrap().is_ok() && node.answer(c, third).unwrap().is_ok());
+    let values: Vec<String> = node.read_all(a, topic, partition, 0).into_iter().map(|(_, value)| value).collect();
+    assert_eq!(values, ["a", "c"]);
+    node.assert_idle();
+}
+
+#[test]
+fn a_subscription_that_replaces_another_gets_through_without_free_slots() {
+    let mut config = config(2);
+    config.limits.mesh_requests = 1;
+    let mut node = Node::start(FaultyDisk::default(), config);
+    let (a, b) = (node.connect(0), node.connect(0));
+    let topic = node.create_topic(a, "orders", 8, &[]);
+    let partition = remote(topic);
+    node.subscribe(b, 1, (topic, partition), At::Earliest(true), 1 << 20).unwrap();
+    node.hold_mesh = true;
+    node.send_and_run(a, &publish(topic, partition), batch(&["a"]));
+    let body = crate::support::subscribe(2, (topic, partition), At::Earliest(true), 1 << 20);
+    let id = node.send_and_run(b, &body, Bytes::new());
+    node.release();
+    assert!(node.answer(b, id).unwrap().is_ok());
+    assert!(node.delivered(b).iter().any(|(id, ..)| *id == 2));
+    node.assert_idle();
+}
+
+#[test]
+fn frames_that_cross_while_a_connection_ends_leave_nothing_behind() {
+    let mut node = Node::new(2);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 8, &[]);
+    let partition = remote(topic);
+    node.publish(c, topic, partition, batch(&["a"])).unwrap();
+    node.hold_mesh = true;
+    let fetch = proto::Fetch { topic_id: topic, partition, offset: 1, max_bytes: 0, max_wait_ms: 10_000 };
+    node.send_and_run(c, &fetch, Bytes::new());
+    node.send_and_run(c, &crate::support::subscribe(1, (topic, partition), At::Earliest(true), 1 << 20), Bytes::new());
+    node.disconnect(c);
+    node.release();
+    node.assert_idle();
+    let c = node.connect(0);
+    node.publish(c, topic, partition, batch(&["b"])).unwrap();
+    node.assert_idle();
+}

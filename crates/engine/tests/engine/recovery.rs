@@ -1,0 +1,221 @@
+//! Starting on what a disk has: after a crash, after a loss of power, after damage.
+
+use lockgate_storage::disk::DiskError;
+use lockgate_wire::batch::Producer;
+use lockgate_wire::{ConnectionId, ErrorKind, ProducerId, proto};
+
+use crate::support::{FaultyDisk, Node, batch, config, numbered_batch};
+
+const INTERVAL: &[(&str, &str)] = &[("fsync", "interval(60s)")];
+
+fn fill(node: &mut Node, c: ConnectionId, topic: u64, range: std::ops::Range<u64>) {
+    for i in range {
+        assert_eq!(node.publish(c, topic, 0, batch(&[&i.to_string()])).unwrap().base_offset, i);
+    }
+}
+
+fn values(range: std::ops::Range<u64>) -> Vec<(u64, String)> {
+    range.map(|i| (i, i.to_string())).collect()
+}
+
+#[test]
+fn nothing_is_found_after_an_orderly_stop_and_what_was_cut_is_said_after_a_crash() {
+    let mut node = Node::new(2);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 1, &[]);
+    fill(&mut node, c, topic, 0..10);
+    let node = node.restart();
+    let findings: Vec<&String> = node.logs.iter().filter(|line| line.contains("cut")).collect();
+    assert_eq!(findings, Vec::<&String>::new());
+
+    let mut node = node.restart();
+    let c = node.connect(0);
+    fill(&mut node, c, topic, 10..12);
+    // The last write of the journal is torn.
+    let shard = lockgate_engine::shard_of(lockgate_wire::PartitionId { topic: topic.into(), partition: 0 }, 2);
+    let before = node.disk.copy();
+    node.send(c, &crate::support::publish(topic, 0), batch(&["torn"]));
+    node.run();
+    let journal = format!("shards/{}/journal", shard.0);
+    let torn =
+        node.disk.files(&journal).into_iter().find(|file| node.disk.memory.file(file) != before.memory.file(file));
+    let torn = torn.unwrap();
+    let (old, mut new) = (before.memory.file(&torn).unwrap(), node.disk.memory.file(&torn).unwrap());
+    let at = (0..new.len()).find(|at| old[*at] != new[*at]).unwrap();
+    new[at + 600..].copy_from_slice(&old[at + 600..]);
+    new[at + 100] ^= 0x55;
+    node.disk.memory.set_file(&torn, new);
+    let mut node = node.crash();
+    assert!(node.logs.iter().any(|line| line.contains(&torn) && line.contains("cut")), "{:?}", node.logs);
+    let c = node.connect(0);
+    assert_eq!(node.read_all(c, topic, 0, 0), values(0..12));
+    assert_eq!(node.publish(c, topic, 0, batch(&["12"])).unwrap().base_offset, 12);
+}
+
+#[test]
+fn a_crash_at_any_moment_between_journal_segments_and_checkpoint_loses_nothing() {
+    for (flush_fails, stop_first) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut node = Node::new(1);
+        let c = node.connect(0);
+        let topic = node.create_topic(c, "orders", 1, &[]);
+        fill(&mut node, c, topic, 0..10);
+        node.advance(3_000);
+        fill(&mut node, c, topic, 10..20);
+        if flush_fails {
+            node.disk.fail("write", ".log", DiskError::ENOSPC);
+        }
+        node.advance(3_000);
+        if stop_first {
+            node.stop();
+        }
+        node.disk.heal();
+        let mut node = node.crash();
+        let c = node.connect(0);
+        assert_eq!(node.read_all(c, topic, 0, 0), values(0..20));
+        fill(&mut node, c, topic, 20..25);
+        let mut node = node.crash();
+        let c = node.connect(0);
+        assert_eq!(node.read_all(c, topic, 0, 0), values(0..25));
+    }
+}
+
+#[test]
+fn after_a_loss_of_power_an_interval_topic_begins_where_its_journal_ends() {
+    for checkpointed in [false, true] {
+        let mut node = Node::new(1);
+        let c = node.connect(0);
+        let topic = node.create_topic(c, "orders", 1, INTERVAL);
+        fill(&mut node, c, topic, 0..10);
+        node.advance(61_000);
+        let earlier = node.disk.copy();
+        fill(&mut node, c, topic, 10..20);
+        if checkpointed {
+            let numbered = Producer { id: ProducerId(9), epoch: 0, base_sequence: 0 };
+            node.publish(c, topic, 0, numbered_batch(&["20"], Some(numbered))).unwrap();
+        }
+        node.advance(5_000); // Segments have it, the buffered journal is not synced.
+        node.disk.lose_since(&earlier, "buffered/");
+        let mut node = node.crash();
+        let c = node.connect(0);
+        assert_eq!(node.read_all(c, topic, 0, 0), values(0..10));
+        // The offsets are given again, and stay.
+        fill(&mut node, c, topic, 10..15);
+        node.advance(61_000);
+        let mut node = node.crash();
+        let c = node.connect(0);
+        assert_eq!(node.read_all(c, topic, 0, 0), values(0..15));
+    }
+}
+
+#[test]
+fn a_checkpoint_of_an_interval_topic_is_never_ahead_of_the_synced_journal() {
+    // Also not when the topic has become `always` meanwhile, or a stop came in between.
+    for altered in [false, true] {
+        let mut node = Node::new(1);
+        let c = node.connect(0);
+        let topic = node.create_topic(c, "orders", 1, INTERVAL);
+        fill(&mut node, c, topic, 0..10);
+        node.advance(61_000);
+        let earlier = node.disk.copy();
+        fill(&mut node, c, topic, 10..20);
+        node.disk.fail("sync", "buffered/", 5);
+        if altered {
+            let set = [("fsync".to_string(), "always".to_string())].into_iter().collect();
+            let alter = proto::AlterTopic { name: "orders".into(), set, if_version: None };
+            node.send_and_run(c, &alter, Default::default());
+        }
+        node.stop();
+        node.disk.heal();
+        node.disk.lose_since(&earlier, "buffered/");
+        let mut node = node.crash();
+        let c = node.connect(0);
+        assert_eq!(node.read_all(c, topic, 0, 0), values(0..10));
+        assert_eq!(node.metrics(0).partitions_failed, 0);
+    }
+}
+
+#[test]
+fn an_always_topic_whose_journal_lost_synced_entries_is_refused_and_others_serve() {
+    let mut node = Node::new(1);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 1, &[]);
+    let other = node.create_topic(c, "other", 1, INTERVAL);
+    fill(&mut node, c, other, 0..10);
+    node.advance(61_000);
+    // The other topic's entries are all in the buffered journal; of this one the synced journal's end is lost.
+    let mut node = node.restart();
+    let c = node.connect(0);
+    fill(&mut node, c, topic, 0..5);
+    let earlier = node.disk.copy();
+    fill(&mut node, c, topic, 5..20);
+    node.advance(5_000);
+    node.disk.lose_since(&earlier, "0/journal/");
+    let mut node = node.crash();
+    let c = node.connect(0);
+    let error = node.publish(c, topic, 0, batch(&["x"])).unwrap_err();
+    assert_eq!((error.kind, error.kind.code()), (ErrorKind::StorageFailed, 503));
+    assert!(error.message.contains("journal lost"), "{error}");
+    let error = node.try_ask::<_, proto::FetchOk>(c, &proto::Fetch { topic_id: topic, ..Default::default() });
+    assert_eq!(error.unwrap_err().kind, ErrorKind::StorageFailed);
+    assert_eq!(node.read_all(c, other, 0, 0), values(0..10));
+    fill(&mut node, c, other, 10..12);
+    assert_eq!((node.metrics(0).partitions_failed, node.metrics(0).partitions_serving), (1, 1));
+    let described: proto::DescribeTopicOk = node.ask(c, &proto::DescribeTopic { name: "orders".into() });
+    assert!(described.partitions[0].error.is_some());
+    // It stays refused, and its files stay as they are.
+    let files = node.disk.files(&format!("partitions/{topic}-"));
+    let mut node = node.restart();
+    assert_eq!(node.metrics(0).partitions_failed, 1);
+    assert_eq!(node.disk.files(&format!("partitions/{topic}-")), files);
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_read_is_passed_over_and_said() {
+    let mut node = Node::new(1);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 1, &[]);
+    let numbered = |n| Some(Producer { id: ProducerId(9), epoch: 0, base_sequence: n });
+    node.publish(c, topic, 0, numbered_batch(&["0"], numbered(0))).unwrap();
+    let mut node = node.restart();
+    let states = node.disk.files(&format!("partitions/{topic}-0/state."));
+    assert_eq!(states.len(), 1);
+    let mut bytes = node.disk.memory.file(&states[0]).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    node.disk.memory.set_file(&states[0], bytes);
+    node.logs.clear();
+    let mut node = node.crash();
+    assert!(node.logs.iter().any(|line| line.contains("state.") && line.contains("not used")), "{:?}", node.logs);
+    let c = node.connect(0);
+    assert!(node.publish(c, topic, 0, numbered_batch(&["0"], numbered(0))).unwrap().duplicate);
+    assert_eq!(node.read_all(c, topic, 0, 0), values(0..1));
+}
+
+#[test]
+fn checkpoints_are_few_and_the_same_disk_gives_the_same_node() {
+    let mut node = Node::new(2);
+    for round in 0..5 {
+        let c = node.connect(0);
+        if round == 0 {
+            node.create_topic(c, "orders", 2, &[]);
+        }
+        for partition in 0..2 {
+            node.publish(c, 1, partition, batch(&["x"])).unwrap();
+        }
+        node = node.restart();
+    }
+    assert!(node.disk.files("partitions/1-0/state.").len() <= 2);
+    let copies: Vec<Node> = (0..2).map(|_| Node::start(node.disk.copy(), config(2))).collect();
+    let journals = |node: &Node| {
+        node.disk.files("").into_iter().map(|file| (node.disk.memory.file(&file), file)).collect::<Vec<_>>()
+    };
+    assert!(journals(&copies[0]) == journals(&copies[1]), "two starts on the same disk write the same bytes");
+}
+
+#[test]
+fn a_disk_that_was_never_used_is_begun() {
+    let mut node = Node::start(FaultyDisk::default(), config(3));
+    assert_eq!(node.metrics(0).view_version, node.metrics(2).view_version);
+    let c = node.connect(2);
+    assert_eq!(node.ask::<_, proto::ListTopicsOk>(c, &proto::ListTopics::default()).topics, []);
+}
