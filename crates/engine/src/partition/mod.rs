@@ -126,8 +126,14 @@ impl Partition {
 
     /// Leadership is over. What was proposed has an unknown outcome, what waits is refused.
     pub(crate) fn stepped_down(&mut self, core: &mut Core) {
-        if !matches!(self.phase, Phase::Failed(_)) {
-            self.phase = Phase::Deposed;
+        match self.phase {
+            Phase::Failed(_) => {}
+            // Without its own first entry it does not know where its log ends: it cannot be read from either.
+            Phase::Opening => {
+                self.phase = Phase::Deposed;
+                self.phase = Phase::Failed(self.refusal());
+            }
+            Phase::Serving(_) | Phase::Deposed => self.phase = Phase::Deposed,
         }
         self.state.producers.forget_overlay();
         self.pipeline.lose_proposed(core);
