@@ -106,7 +106,7 @@ pub const RETENTION_EVERY_MS: u64 = 1_000;
 /// A partition's state is checkpointed after this many applied entries.
 pub const CHECKPOINT_ENTRIES: u64 = 50_000;
 /// …or this many bytes, so that a start never has to hold more of a log than this and an unsealed segment.
-pub const CHECKPOINT_BYTES: u64 = 256 << 20;
+pub const CHECKPOINT_BYTES: u64 = 64 << 20;
 /// Topics that a shard describes at a time. One more is refused with `overloaded`.
 pub const GATHERS: usize = 64;
 /// How often connections are looked over for heartbeats and stalls.

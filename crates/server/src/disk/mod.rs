@@ -9,13 +9,14 @@ mod tests;
 
 use std::fs::{self, File};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, PathBuf};
 
 use bytes::Bytes;
 use lockgate_storage::disk::{Disk, DiskError, DiskResult, Entry};
 
 use handles::Handles;
+pub(crate) use handles::MAX_OPEN_FILES;
 
 /// Slices given to the kernel at once; its own limit (`IOV_MAX`) is 1024.
 const MAX_SLICES: usize = 512;
@@ -85,17 +86,17 @@ fn read_full_at(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     } else {
         len
     };
-    let mut bytes = vec![0; len];
-    let mut filled = 0;
-    while filled < len {
-        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
+    let mut bytes = Vec::with_capacity(len);
+    while bytes.len() < len {
+        let at = offset + bytes.len() as u64;
+        match rustix::io::pread(file, rustix::buffer::spare_capacity(&mut bytes), at) {
             Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
-    bytes.truncate(filled);
+    // The room may be larger than what was asked for.
+    bytes.truncate(len);
     Ok(bytes)
 }
 

@@ -13,6 +13,9 @@ use crate::journal::{RecordKind, Sequence};
 /// How much is read at once when looking for later writes.
 const SCAN_CHUNK_BYTES: usize = 256 * BLOCK_BYTES;
 
+/// Bodies below this size are copied out of what was read.
+const COPY_BELOW_BYTES: usize = BLOCK_BYTES;
+
 /// A file, and which writes in it count.
 pub(super) struct FileView<'a> {
     pub(super) disk: &'a dyn Disk,
@@ -104,7 +107,7 @@ fn contradiction(header: &WriteHeader, left: u64, chain: u32) -> Option<String> 
 /// The records of a write and the chain's value after them. `bytes` begin with the write's header, which was verified.
 pub(in crate::journal) fn records(
     header: &WriteHeader,
-    bytes: &[u8],
+    bytes: &Bytes,
 ) -> Result<(Vec<RecoveredRecord>, u32), RecordsFault> {
     let broken = |at: u64, what: &str| RecordsFault::Broken(format!("record {at} {what}"));
     let Some(mut rest) = bytes.get(WRITE_HEADER_BYTES..header.length as usize) else {
@@ -133,8 +136,8 @@ pub(in crate::journal) fn records(
             replica: record.replica,
             kind,
             counter: record.counter,
-            // A copy: a small body must not pin the whole write.
-            body: Bytes::copy_from_slice(body),
+            // A small body must not pin the whole write.
+            body: if body.len() < COPY_BELOW_BYTES { Bytes::copy_from_slice(body) } else { bytes.slice_ref(body) },
         });
         rest = &rest[end..];
     }
