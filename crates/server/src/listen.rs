@@ -50,6 +50,15 @@ impl Bound {
     }
 }
 
+/// How many connections are accepted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AcceptLimits {
+    /// Of one shard, before it is left to refuse them.
+    pub(crate) per_shard: usize,
+    /// Of all shards: the descriptors that files do not need.
+    pub(crate) node: usize,
+}
+
 /// The accepting thread.
 pub(crate) struct Acceptor {
     waker: mio::Waker,
@@ -58,12 +67,12 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Starts accepting. `connections_max` is per shard; `on_failure` is told why accepting ended by itself.
+    /// Starts accepting. `on_failure` is told why accepting ended by itself.
     pub(crate) fn start(
         listener: TcpListener,
         inboxes: Arc<[InboxSender]>,
         status: Arc<NodeStatus>,
-        connections_max: u32,
+        limits: AcceptLimits,
         on_failure: impl FnOnce(io::Error) + Send + 'static,
     ) -> io::Result<Self> {
         let poll = Poll::new()?;
@@ -77,7 +86,7 @@ impl Acceptor {
             stop: stop.clone(),
             inboxes,
             status,
-            connections_max: connections_max as usize,
+            limits,
             next_connection: 1,
             refused: RateLimit::default(),
             failed: RateLimit::default(),
@@ -107,7 +116,7 @@ struct Accepting {
     stop: Arc<AtomicBool>,
     inboxes: Arc<[InboxSender]>,
     status: Arc<NodeStatus>,
-    connections_max: usize,
+    limits: AcceptLimits,
     next_connection: u64,
     refused: RateLimit,
     failed: RateLimit,
@@ -152,14 +161,21 @@ impl Accepting {
     fn hand_over(&mut self, stream: TcpStream, peer: SocketAddr) {
         let load = |shard: usize| self.status.shards[shard].connections.load(Ordering::Relaxed);
         let shard = (0..self.inboxes.len()).min_by_key(|shard| load(*shard)).expect("a node has at least one shard");
-        if load(shard) >= self.connections_max + REFUSAL_ROOM {
-            self.status.connections_refused.fetch_add(1, Ordering::Relaxed);
-            if let Some(more) = self.refused.permit() {
-                let limit = self.connections_max;
-                tracing::warn!(more, %peer, "closed at once: every shard has its {limit} connections (limits.connections_per_shard)");
-            }
-            return;
+        let AcceptLimits { per_shard, node } = self.limits;
+        let why = if (0..self.inboxes.len()).map(load).sum::<usize>() >= node {
+            format!("the node has {node} connections, as many as its limit of open files allows")
+        } else if load(shard) >= per_shard + REFUSAL_ROOM {
+            format!("every shard has its {per_shard} connections (limits.connections_per_shard)")
+        } else {
+            return self.give(shard, stream, peer);
+        };
+        self.status.connections_refused.fetch_add(1, Ordering::Relaxed);
+        if let Some(more) = self.refused.permit() {
+            tracing::warn!(more, %peer, "closed at once: {why}");
         }
+    }
+
+    fn give(&mut self, shard: usize, stream: TcpStream, peer: SocketAddr) {
         if let Err(error) = stream.set_nodelay(true) {
             // The connection is gone already, or it works with more delay.
             tracing::debug!(%peer, "TCP_NODELAY could not be set: {error}");
@@ -207,7 +223,7 @@ mod tests {
         address: SocketAddr,
     }
 
-    fn start(shards: u16, connections_max: u32) -> World {
+    fn start(shards: u16, per_shard: usize, node: usize) -> World {
         let drivers: Vec<_> = (0..shards).map(|_| EpollDriver::new().unwrap()).collect();
         let (senders, receivers): (Vec<_>, Vec<_>) = drivers.iter().map(|driver| inbox(driver.wake_handle())).unzip();
         let status = Arc::new(NodeStatus::new(shards));
@@ -216,8 +232,10 @@ mod tests {
         assert!(TcpStream::connect(address).is_err(), "nobody connects before the node listens");
         let listener = bound.listen().unwrap();
         let acceptor =
-            Acceptor::start(listener, senders.into(), status.clone(), connections_max, |error| panic!("{error}"))
-                .unwrap();
+            Acceptor::start(listener, senders.into(), status.clone(), AcceptLimits { per_shard, node }, |error| {
+                panic!("{error}")
+            })
+            .unwrap();
         World { drivers, receivers, status, acceptor, address }
     }
 
@@ -230,7 +248,7 @@ mod tests {
 
     #[test]
     fn connections_go_to_the_least_loaded_shard_unread_under_ids_of_their_own() {
-        let world = start(2, 100);
+        let world = start(2, 100, 100);
         let clients: Vec<_> = (0..6).map(|_| TcpStream::connect(world.address).unwrap()).collect();
         let mut taken: Vec<_> =
             (0..2).flat_map(|shard| (0..3).map(move |_| shard)).map(|shard| accepted(&world, shard)).collect();
@@ -246,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_connection_above_the_limit_is_closed_at_once_and_counted() {
-        let world = start(1, 0);
+        let world = start(1, 0, 100);
         let kept: Vec<_> =
             (0..REFUSAL_ROOM).map(|_| (TcpStream::connect(world.address).unwrap(), accepted(&world, 0))).collect();
         let mut refused = TcpStream::connect(world.address).unwrap();
@@ -256,6 +274,21 @@ mod tests {
         world.acceptor.stop();
         assert!(TcpStream::connect(world.address).is_err(), "a stopped node does not listen");
         drop(kept);
+    }
+
+    #[test]
+    fn descriptors_that_files_need_are_not_given_to_connections() {
+        let world = start(2, 100, 3);
+        let kept: Vec<_> = (0..3).map(|_| TcpStream::connect(world.address).unwrap()).collect();
+        let mut refused = TcpStream::connect(world.address).unwrap();
+        refused.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        assert_eq!(refused.read(&mut [0]).unwrap(), 0);
+        accepted(&world, 0);
+        world.status.shards[0].connections.fetch_sub(1, Ordering::Relaxed);
+        let _next = TcpStream::connect(world.address).unwrap();
+        accepted(&world, 1);
+        world.acceptor.stop();
+        drop((kept, world.drivers));
     }
 
     #[test]

@@ -24,9 +24,10 @@ use crate::admin::{Admin, OnSignal};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::data_dir::{DataDir, random};
+use crate::disk::MAX_OPEN_FILES;
 use crate::driver::Driver;
 use crate::driver::epoll::EpollDriver;
-use crate::listen::{Acceptor, Bound};
+use crate::listen::{AcceptLimits, Acceptor, Bound};
 use crate::shard_loop::inbox::{InboxSender, inbox};
 use crate::shard_loop::journal_thread::probe;
 use crate::shard_loop::{self, ShardSetup};
@@ -36,6 +37,11 @@ use supervise::{Event, Node};
 
 /// Room for signals and a client's wishes, beside what each shard may say.
 const SPARE_EVENTS: usize = 16;
+
+/// Descriptors of a shard for its poll, its waker, its journals and files on their way from one name to another.
+const DESCRIPTORS_PER_SHARD: usize = 16;
+/// Descriptors of everything else: listeners, the lock, the admin's connections.
+const OTHER_DESCRIPTORS: usize = 128;
 
 /// Where a node that has started can be reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,7 +148,6 @@ fn launch(
     events: &Sender<Event>,
     received: Receiver<Event>,
 ) -> Result<(Node, Bound), ServerError> {
-    raise_descriptor_limit();
     let data = DataDir::open(&config.data_dir, config.node, config.shards).map_err(ServerError::DataDir)?;
     let identity = &data.identity;
     tracing::info!(
@@ -241,32 +246,34 @@ fn open_to_clients(node: &mut Node, client: Bound, config: &Config, events: &Sen
     let on_failure = move |error: std::io::Error| {
         drop(told.send(Event::Failed(Failure { who: "acceptor".into(), what: error.to_string() })))
     };
+    let limits = AcceptLimits {
+        per_shard: config.limits.connections_per_shard as usize,
+        node: descriptors_for_connections(config.shards),
+    };
     let address = client.address;
-    let acceptor = client.listen().and_then(|listener| {
-        Acceptor::start(
-            listener,
-            node.inboxes.clone(),
-            node.status.clone(),
-            config.limits.connections_per_shard,
-            on_failure,
-        )
-    });
+    let acceptor = client
+        .listen()
+        .and_then(|listener| Acceptor::start(listener, node.inboxes.clone(), node.status.clone(), limits, on_failure));
     let failed = |error| Failure { who: "listener".into(), what: format!("{address}: {error}") };
     node.acceptor = Some(acceptor.map_err(failed)?);
     node.status.enter(Phase::Ready);
     Ok(())
 }
 
-/// Connections, segments and journals need descriptors: as many as the machine lets this process have.
-fn raise_descriptor_limit() {
+/// Takes as many descriptors as the machine lets this process have, and leaves connections those that files do not need:
+/// a journal that cannot open its next file fails for good, a client that is turned away comes back.
+fn descriptors_for_connections(shards: u16) -> usize {
     let mut limit = getrlimit(Resource::Nofile);
-    if limit.current == limit.maximum {
-        return;
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        if let Err(error) = setrlimit(Resource::Nofile, limit) {
+            tracing::warn!("the limit of open files could not be raised: {error}");
+            limit = getrlimit(Resource::Nofile);
+        }
     }
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!("the limit of open files could not be raised: {error}");
-    }
+    let all = limit.current.map_or(usize::MAX, |all| usize::try_from(all).unwrap_or(usize::MAX));
+    let files = MAX_OPEN_FILES + OTHER_DESCRIPTORS + DESCRIPTORS_PER_SHARD * usize::from(shards);
+    all - files.min(all / 2)
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use lockgate_server::config::Machine;
-use lockgate_server::{Config, Server, Sources};
+use lockgate_server::{Config, Server, ServerError, Sources};
 use lockgate_wire::batch::{self, BatchBuilder, Codec, Record};
 use lockgate_wire::op::Body;
 use lockgate_wire::proto::{
@@ -23,6 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PARTITIONS: u32 = 4;
 
 fn start(data: &Path, settings: &[(&'static str, &str)]) -> Server {
+    Server::start(config(data, settings)).unwrap()
+}
+
+fn config(data: &Path, settings: &[(&'static str, &str)]) -> Config {
     let mut flags = vec![
         ("data_dir", data.display().to_string()),
         ("listen", "127.0.0.1:0".to_owned()),
@@ -32,7 +36,7 @@ fn start(data: &Path, settings: &[(&'static str, &str)]) -> Server {
     ];
     flags.extend(settings.iter().map(|(name, value)| (*name, (*value).to_owned())));
     let sources = Sources { file: None, environment: BTreeMap::new(), flags, machine: Machine::default() };
-    Server::start(Config::load(&sources).unwrap()).unwrap()
+    Config::load(&sources).unwrap()
 }
 
 /// A client that sends and waits.
@@ -275,5 +279,37 @@ fn a_connection_above_the_limit_is_answered_and_others_live_on() {
     for client in &mut taken {
         client.call::<_, lockgate_wire::proto::PingOk>(&Ping::default(), Bytes::new()).unwrap();
     }
+    server.stop().unwrap();
+}
+
+#[test]
+fn every_shard_that_cannot_start_is_reported_and_the_data_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let server = start(&data, &[]);
+    let mut client = Client::hello(server.client_address());
+    let topic_id = client.create_topic("t", &[]);
+    for partition in 0..PARTITIONS {
+        client.call::<_, PublishOk>(&publish(topic_id, partition), batch_of(&["kept"])).unwrap();
+    }
+    drop(client);
+    server.stop().unwrap();
+    let swap = || {
+        let (a, b, c) = (data.join("shards/0"), data.join("shards/1"), data.join("shards/x"));
+        std::fs::rename(&a, &c).unwrap();
+        std::fs::rename(&b, &a).unwrap();
+        std::fs::rename(&c, &b).unwrap();
+    };
+    swap();
+    let Err(ServerError::Failed(failures)) = Server::start(config(&data, &[])) else {
+        panic!("journals of other shards were taken")
+    };
+    let mut who: Vec<&str> = failures.iter().map(|failure| failure.who.as_str()).collect();
+    who.sort_unstable();
+    assert_eq!(who, ["shard 0", "shard 1"], "{failures:?}");
+    assert!(failures.iter().all(|failure| failure.what.contains("recovery failed")), "{failures:?}");
+    swap();
+    let server = start(&data, &[]);
+    assert_eq!(read_all(&mut Client::hello(server.client_address()), topic_id, 0), ["kept"]);
     server.stop().unwrap();
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustc_hash::FxHashMap;
 
 /// Files kept open by a node's disk.
-pub(super) const MAX_OPEN_FILES: usize = 512;
+pub(crate) const MAX_OPEN_FILES: usize = 512;
 /// Only the owner reads what brokers store.
 const FILE_MODE: u32 = 0o600;
 

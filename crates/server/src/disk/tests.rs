@@ -1,4 +1,3 @@
-use super::handles::MAX_OPEN_FILES;
 use super::*;
 use lockgate_storage::disk::FileOp;
 use lockgate_storage::disk::memory::MemoryDisk;
