@@ -38,7 +38,9 @@ impl OpenReport {
     pub fn findings(&self) -> Vec<String> {
         let cut = self.cut.iter().map(|cut| {
             let Cut { path, kept_bytes, cut_bytes, reason } = cut;
-            format!("{path}: cut at byte {kept_bytes}, {cut_bytes} bytes go ({reason}); the journal puts back what counts")
+            format!(
+                "{path}: cut at byte {kept_bytes}, {cut_bytes} bytes go ({reason}); the journal puts back what counts"
+            )
         });
         let bad = self.bad_indexes.iter().map(|path| format!("{path}: no valid seal, the segment was scanned"));
         let removed = self.removed.iter().map(|path| format!("{path}: removed, it was left over"));
