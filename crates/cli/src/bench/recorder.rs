@@ -17,6 +17,8 @@ pub(super) struct Recorder {
     /// What was due before is warm-up.
     begin: Instant,
     pub(super) records: u64,
+    /// The same with the warm-up's.
+    pub(super) all_records: u64,
     pub(super) latency_us: Histogram<u64>,
     pub(super) errors: u64,
     pub(super) first_error: Option<ClientError>,
@@ -28,11 +30,12 @@ impl Recorder {
     pub(super) fn new(begin: Instant) -> Self {
         let latency_us =
             Histogram::new_with_bounds(1, LATENCY_MAX_US, DIGITS).expect("these bounds and digits are a histogram's");
-        Self { begin, records: 0, latency_us, errors: 0, first_error: None, last: begin }
+        Self { begin, records: 0, all_records: 0, latency_us, errors: 0, first_error: None, last: begin }
     }
 
     /// Records that were due together and are done.
     pub(super) fn done(&mut self, due: Instant, done: Instant, records: u64) {
+        self.all_records += records;
         if due < self.begin {
             return;
         }
@@ -56,6 +59,7 @@ impl Recorder {
     /// Takes in what another thread recorded.
     pub(super) fn merge(&mut self, other: Recorder) {
         self.records += other.records;
+        self.all_records += other.all_records;
         let same_bounds = "all recorders have the same bounds";
         self.latency_us.add(other.latency_us).expect(same_bounds);
         self.errors += other.errors;

@@ -71,7 +71,7 @@ impl Report {
     }
 
     fn generator_us(&self) -> f64 {
-        self.generator_cpu.as_secs_f64() * 1e6 / (self.recorder.records as f64).max(1.0)
+        self.generator_cpu.as_secs_f64() * 1e6 / (self.recorder.all_records as f64).max(1.0)
     }
 
     /// Prints it. Errors make it a failure all the same.
