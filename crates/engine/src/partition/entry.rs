@@ -113,3 +113,6 @@ pub(crate) fn decode(mut context: Bytes, mut data: Bytes) -> Result<Content, &'s
         _ => Err("an entry of an unknown kind"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -136,3 +136,6 @@ impl Log {
         self.tail.range(at..)
     }
 }
+
+#[cfg(test)]
+mod tests;

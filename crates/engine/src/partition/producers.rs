@@ -225,3 +225,6 @@ fn invalid(producer: &Producer, expected: i32) -> Error {
     error.details.expected_sequence = Some(expected);
     error
 }
+
+#[cfg(test)]
+mod tests;

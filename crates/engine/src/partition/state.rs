@@ -138,3 +138,6 @@ fn remembered(item: BatchItem) -> Remembered {
         append_time: WallMs(item.append_time_ms),
     }
 }
+
+#[cfg(test)]
+mod tests;
