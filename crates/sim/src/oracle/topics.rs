@@ -41,7 +41,7 @@ impl TopicKeeper {
     fn ask(&mut self, io: &mut Io<'_>) {
         let name = io.rng.below(self.names.len() as u64) as usize;
         let text = self.names[name].clone();
-        let max_batch_bytes = 1024 * io.rng.within(1..=32) as u32;
+        let max_batch_bytes = 1024 * io.rng.within(1..=8) as u32;
         let settings = BTreeMap::from([("max_batch_bytes".to_owned(), max_batch_bytes.to_string())]);
         let to = TopicState::Present { max_batch_bytes };
         self.asked = Some(match io.rng.below(10) {

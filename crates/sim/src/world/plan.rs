@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use lockgate_engine::limits::Limits;
 use lockgate_engine::{JournalSettings, NodeConfig};
+use lockgate_storage::journal::BLOCK_BYTES;
 use lockgate_wire::{NodeId, Uid};
 
 use super::link::LinkSpeed;
@@ -53,8 +54,8 @@ pub(super) struct Faults {
 
 impl Plan {
     pub(super) fn draw(seed: u64, rng: &mut Rng) -> Self {
-        let max_write_bytes = *rng.pick(&[96 << 10, 128 << 10, 256 << 10]);
-        let file_bytes = u64::from(max_write_bytes) * rng.within(2..=6);
+        let max_write_bytes = *rng.pick(&[72 << 10, 96 << 10, 128 << 10]);
+        let file_bytes = u64::from(max_write_bytes) + BLOCK_BYTES as u64 * rng.magnitude(1..=64);
         let max_batch_bytes = (max_write_bytes - BATCH_HEADROOM_BYTES).min(64 << 10);
         let mut cluster = [0; 16];
         cluster[..8].copy_from_slice(&seed.to_le_bytes());
@@ -85,13 +86,13 @@ impl Plan {
 impl Faults {
     fn draw(rng: &mut Rng) -> Self {
         Self {
-            node_every: *rng.pick(&[None, Some(30 * SECOND), Some(10 * SECOND), Some(4 * SECOND), Some(SECOND)]),
+            node_every: *rng.pick(&[None, Some(30 * SECOND), Some(15 * SECOND), Some(8 * SECOND), Some(2 * SECOND)]),
             power_per_mille: *rng.pick(&[0, 200, 500, 900]),
             stop_per_mille: *rng.pick(&[0, 50, 200]),
             write_error_per_mille: *rng.pick(&[0, 0, 50, 200]),
             cut_recovery_per_mille: *rng.pick(&[0, 100, 400]),
             network_every: *rng.pick(&[None, Some(10 * SECOND), Some(2 * SECOND), Some(SECOND / 2)]),
-            by_steps_per_mille: *rng.pick(&[0, 300, 800]),
+            by_steps_per_mille: *rng.pick(&[0, 200, 600]),
         }
     }
 }
