@@ -1,6 +1,8 @@
 //! Whatever comes in, the one who sent it gets a clear error, and nobody else notices: every test has a publisher beside it
 //! that must never be refused, and whose every record must be there in the end.
 
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it must be")]
+
 mod support;
 
 use std::io::{Read, Write};

@@ -4,6 +4,8 @@
 //! `LOCKGATE_KILLS` (10) and `LOCKGATE_KILL_LINES` (100 000) say how hard to try, `LOCKGATE_KILL_SEED` repeats a run. The
 //! full measure: `LOCKGATE_KILLS=200 LOCKGATE_KILL_LINES=2000000 ./test --release -p lockgate --test kill --no-capture`.
 
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it must be")]
+
 mod support;
 
 use std::collections::BTreeMap;

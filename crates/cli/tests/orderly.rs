@@ -1,5 +1,7 @@
 //! Starts and stops, and what the command line says when something is in the way.
 
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it must be")]
+
 mod support;
 
 use std::io::{BufRead, BufReader, Write};
