@@ -98,7 +98,7 @@ impl Fetcher {
 
 impl Role for Fetcher {
     fn act(&mut self, io: &mut Io<'_>) {
-        io.act_within(10 * MS..=2 * SECOND);
+        io.act_within(50 * MS..=3 * SECOND);
         if self.asked.is_none() && !io.board.topics.is_empty() && io.phase == Phase::Stir {
             self.fetch(io);
         }

@@ -97,7 +97,7 @@ impl Founder {
 
 impl Role for Founder {
     fn act(&mut self, io: &mut Io<'_>) {
-        io.act_within(20 * MS..=4 * SECOND);
+        io.act_within(20 * MS..=8 * SECOND);
         if self.asked.is_some() || io.phase == Phase::Settle {
             return;
         }

@@ -37,7 +37,7 @@ pub(super) struct Plain {
 
 impl Plain {
     pub(super) fn new(rng: &mut Rng) -> Self {
-        Self { asked: BTreeMap::new(), pace: rng.magnitude(300 * MS..=6 * SECOND) }
+        Self { asked: BTreeMap::new(), pace: rng.magnitude(500 * MS..=8 * SECOND) }
     }
 
     fn send(&mut self, io: &mut Io<'_>, partition: PartitionId, ack: Ack) {

@@ -86,7 +86,7 @@ fn check_time(io: &mut Io<'_>, partition: PartitionId, time: i64, first_known: O
 
 impl Role for Prober {
     fn act(&mut self, io: &mut Io<'_>) {
-        io.act_within(20 * MS..=3 * SECOND);
+        io.act_within(50 * MS..=4 * SECOND);
         if self.asked.is_none() && !io.board.topics.is_empty() && io.phase == Phase::Stir {
             self.ask(io);
         }

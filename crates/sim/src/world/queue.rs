@@ -1,7 +1,7 @@
 //! What is going to happen, in the order of (time, sequence): of two things at one time the one that was planned first.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 
 use lockgate_storage::journal::JournalKind;
 
@@ -67,22 +67,42 @@ pub(super) enum Happening {
 /// The plan of the future.
 #[derive(Default)]
 pub(super) struct Queue {
-    order: BinaryHeap<Reverse<(Time, u64)>>,
-    happenings: BTreeMap<u64, Happening>,
+    heap: BinaryHeap<Planned>,
     next: u64,
 }
 
+struct Planned {
+    at: Time,
+    sequence: u64,
+    happening: Happening,
+}
+
+impl Ord for Planned {
+    /// The heap gives the greatest first: that is the one that comes first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.sequence).cmp(&(self.at, self.sequence))
+    }
+}
+impl PartialOrd for Planned {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl PartialEq for Planned {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+impl Eq for Planned {}
+
 impl Queue {
     pub(super) fn push(&mut self, at: Time, happening: Happening) {
-        self.order.push(Reverse((at, self.next)));
-        self.happenings.insert(self.next, happening);
+        self.heap.push(Planned { at, sequence: self.next, happening });
         self.next += 1;
     }
 
     pub(super) fn pop(&mut self) -> Option<(Time, Happening)> {
-        let Reverse((at, sequence)) = self.order.pop()?;
-        let happening = self.happenings.remove(&sequence).expect("every place in the order has its happening");
-        Some((at, happening))
+        self.heap.pop().map(|planned| (planned.at, planned.happening))
     }
 }
 
