@@ -71,7 +71,16 @@ mod tests {
         assert_eq!(parsed("--seed 7 --trace"), Ok(Command::Replay { seed: 7, trace: true }));
         assert_eq!(parsed("--seeds 3..9 --jobs 2"), Ok(Command::Range { seeds: 3..9, jobs: 2 }));
         assert_eq!(parsed("--minutes 5"), Ok(Command::Search { minutes: 5, jobs: 1 }));
-        for wrong in ["", "--seed", "--seed x", "--seeds 3", "--seed 1 --minutes 2", "--minutes 1 --trace", "--jobs 0 --minutes 1", "seed"] {
+        for wrong in [
+            "",
+            "--seed",
+            "--seed x",
+            "--seeds 3",
+            "--seed 1 --minutes 2",
+            "--minutes 1 --trace",
+            "--jobs 0 --minutes 1",
+            "seed",
+        ] {
             assert!(parsed(wrong).is_err(), "{wrong}");
         }
     }

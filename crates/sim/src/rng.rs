@@ -87,7 +87,14 @@ mod tests {
 
     #[test]
     fn a_seed_gives_one_stream_and_another_seed_another() {
-        let stream = |seed| (0..8).map({ let mut rng = Rng::new(seed); move |_| rng.draw() }).collect::<Vec<_>>();
+        let stream = |seed| {
+            (0..8)
+                .map({
+                    let mut rng = Rng::new(seed);
+                    move |_| rng.draw()
+                })
+                .collect::<Vec<_>>()
+        };
         assert_eq!(stream(7), stream(7));
         assert_ne!(stream(7), stream(8));
     }

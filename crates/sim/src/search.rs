@@ -73,7 +73,8 @@ fn run_one(seed: u64, tally: &Mutex<Tally>, began: Instant) {
             outcome.violation.map(|violation| violation.to_string())
         }
         Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned().or(panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            let text =
+                panic.downcast_ref::<String>().cloned().or(panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
             Some(format!("panicked: {}", text.unwrap_or_default()))
         }
     };

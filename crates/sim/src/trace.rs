@@ -59,7 +59,8 @@ impl Trace {
     #[allow(clippy::print_stdout, reason = "printing is what was asked for")]
     fn print(&self, at: Time, kind: &str, numbers: &[u64], text: Arguments<'_>) {
         const LINE_CHARS: usize = 400;
-        let line: String = format!("{:>14.6}ms {kind} {numbers:?} {text}", at as f64 / 1e6).chars().take(LINE_CHARS).collect();
+        let line: String =
+            format!("{:>14.6}ms {kind} {numbers:?} {text}", at as f64 / 1e6).chars().take(LINE_CHARS).collect();
         println!("{}", line.replace('\n', " "));
     }
 }

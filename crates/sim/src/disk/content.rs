@@ -23,7 +23,8 @@ impl Content {
     pub(super) fn resize(&mut self, size: u64) {
         self.pages.resize((size as usize).div_ceil(PAGE_BYTES), Bytes::from_static(&ZEROS));
         let kept = size as usize % PAGE_BYTES;
-        if size < self.size && kept > 0
+        if size < self.size
+            && kept > 0
             && let Some(last) = self.pages.last_mut()
         {
             let mut page = BytesMut::zeroed(PAGE_BYTES);

@@ -19,11 +19,23 @@ struct Tree {
 
 #[derive(Clone, Debug)]
 enum Change {
-    Link { name: Path, inode: Inode },
-    Unlink { name: Path, inode: Inode },
+    Link {
+        name: Path,
+        inode: Inode,
+    },
+    Unlink {
+        name: Path,
+        inode: Inode,
+    },
     /// Within one directory a rename happens as a whole or not.
-    Rename { from: Path, to: Path, inode: Inode },
-    RemoveDirectory { path: Path },
+    Rename {
+        from: Path,
+        to: Path,
+        inode: Inode,
+    },
+    RemoveDirectory {
+        path: Path,
+    },
 }
 
 impl Change {
@@ -91,11 +103,15 @@ impl Names {
             (parent(path) == directory && is_below(path, directory))
                 .then(|| path.rsplit_once('/').map_or(&**path, |(_, name)| name).to_owned())
         };
-        let files = self.now.files.iter().filter_map(|(path, inode)| {
-            Some(Entry { name: child(path)?, bytes: size(*inode), is_directory: false })
-        });
-        let directories =
-            self.now.directories.iter().filter_map(|path| Some(Entry { name: child(path)?, bytes: 0, is_directory: true }));
+        let files =
+            self.now.files.iter().filter_map(|(path, inode)| {
+                Some(Entry { name: child(path)?, bytes: size(*inode), is_directory: false })
+            });
+        let directories = self
+            .now
+            .directories
+            .iter()
+            .filter_map(|path| Some(Entry { name: child(path)?, bytes: 0, is_directory: true }));
         let mut entries: Vec<Entry> = files.chain(directories).collect();
         entries.sort();
         entries
@@ -120,7 +136,8 @@ impl Names {
 
     /// Removes a directory: its files one by one, each durable or not by itself, then the directory.
     pub(super) fn remove_directory(&mut self, path: &str) {
-        let files: Vec<_> = self.now.files.iter().filter(|(name, _)| is_below(name, path)).map(|(n, i)| (n.clone(), *i)).collect();
+        let files: Vec<_> =
+            self.now.files.iter().filter(|(name, _)| is_below(name, path)).map(|(n, i)| (n.clone(), *i)).collect();
         for (name, inode) in files {
             self.change(Change::Unlink { name, inode });
         }

@@ -293,7 +293,9 @@ impl Event {
     pub fn claims(&self) -> (Option<PartitionId>, &[Placed]) {
         match &self.what {
             What::Acknowledged { placed, partition, .. } => (Some(*partition), std::slice::from_ref(placed)),
-            What::Read { partition, batches, .. } | What::Audited { partition, batches, .. } => (Some(*partition), batches),
+            What::Read { partition, batches, .. } | What::Audited { partition, batches, .. } => {
+                (Some(*partition), batches)
+            }
             _ => (None, &[]),
         }
     }

@@ -43,7 +43,10 @@ impl Invariant for AcknowledgedIsReadOnce {
                 let this = Acknowledgement { at: event.at, life: event.life, partition: *partition, placed: *placed };
                 let first = self.acknowledged.entry((placed.batch, era)).or_insert(this);
                 if first.placed != *placed {
-                    return Err(format!("partition {partition}: acknowledged as {:?}, then as {placed:?}", first.placed));
+                    return Err(format!(
+                        "partition {partition}: acknowledged as {:?}, then as {placed:?}",
+                        first.placed
+                    ));
                 }
             }
             What::Audited { partition, earliest, batches, .. } => {
@@ -110,16 +113,35 @@ mod tests {
 
     #[test]
     fn a_second_answer_must_be_the_first_one() {
-        bad::<super::AcknowledgedIsReadOnce>([sent(7, 0), sent(7, 0), acked(0, 2, 1, 7), acked(0, 3, 1, 7), audited(0, 0, &[(2, 1, 7)])]);
+        bad::<super::AcknowledgedIsReadOnce>([
+            sent(7, 0),
+            sent(7, 0),
+            acked(0, 2, 1, 7),
+            acked(0, 3, 1, 7),
+            audited(0, 0, &[(2, 1, 7)]),
+        ]);
     }
 
     #[test]
     fn a_power_loss_takes_only_what_the_interval_had_not_reached() {
-        let run = |lost_at| [weak_topic(), sent(7, 0), acked(0, 0, 1, 7), at(lost_at, power_lost()), in_power(1, audited(0, 0, &[]))];
+        let run = |lost_at| {
+            [weak_topic(), sent(7, 0), acked(0, 0, 1, 7), at(lost_at, power_lost()), in_power(1, audited(0, 0, &[]))]
+        };
         good::<super::AcknowledgedIsReadOnce>(run(SECOND));
         bad::<super::AcknowledgedIsReadOnce>(run(60 * SECOND));
-        bad::<super::AcknowledgedIsReadOnce>([sent(7, 0), acked(0, 0, 1, 7), at(SECOND, power_lost()), audited(0, 0, &[])]);
-        bad::<super::AcknowledgedIsReadOnce>([weak_topic(), sent(7, 0), acked(0, 0, 1, 7), crashed(), audited(0, 0, &[])]);
+        bad::<super::AcknowledgedIsReadOnce>([
+            sent(7, 0),
+            acked(0, 0, 1, 7),
+            at(SECOND, power_lost()),
+            audited(0, 0, &[]),
+        ]);
+        bad::<super::AcknowledgedIsReadOnce>([
+            weak_topic(),
+            sent(7, 0),
+            acked(0, 0, 1, 7),
+            crashed(),
+            audited(0, 0, &[]),
+        ]);
     }
 
     #[test]

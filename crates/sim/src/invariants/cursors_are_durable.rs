@@ -74,7 +74,9 @@ impl Invariant for CursorsAreDurable {
         let cursor = self.cursors.entry(*number).or_default();
         let Some(partition) = self.partitions.get(number) else {
             return match what {
-                CursorEvent::Seen { position: Some(at), .. } => Err(format!("cursor {number} stands at {at} and was never committed")),
+                CursorEvent::Seen { position: Some(at), .. } => {
+                    Err(format!("cursor {number} stands at {at} and was never committed"))
+                }
                 _ => Ok(()),
             };
         };
@@ -92,13 +94,17 @@ impl Invariant for CursorsAreDurable {
                 let refused = cursor.operations.iter().position(|op| op.number == operation);
                 let to = refused.map(|at| cursor.operations.remove(at)).and_then(|op| op.to);
                 if backwards && !cursor.possible(event.at, era).iter().any(|position| *position > to) {
-                    return Err(format!("a commit of cursor {number} to {to:?} was refused as a step back, which it was not"));
+                    return Err(format!(
+                        "a commit of cursor {number} to {to:?} was refused as a step back, which it was not"
+                    ));
                 }
             }
             CursorEvent::Seen { asked, position } => {
                 let possible = cursor.possible(asked, era);
                 if !possible.contains(&position) {
-                    return Err(format!("cursor {number} of partition {partition} stands at {position:?}, not at one of {possible:?}"));
+                    return Err(format!(
+                        "cursor {number} of partition {partition} stands at {position:?}, not at one of {possible:?}"
+                    ));
                 }
                 cursor.settle(event.at, position);
             }
@@ -159,7 +165,14 @@ mod tests {
 
     #[test]
     fn a_power_loss_takes_commits_only_where_that_is_allowed() {
-        let lost = [commit(1, 1, 5, false), done(2, 1), commit(3, 2, 8, false), done(4, 2), power_lost(), in_power(1, seen(9, 5))];
+        let lost = [
+            commit(1, 1, 5, false),
+            done(2, 1),
+            commit(3, 2, 8, false),
+            done(4, 2),
+            power_lost(),
+            in_power(1, seen(9, 5)),
+        ];
         bad::<This>(lost.clone());
         good::<This>([weak_topic()].into_iter().chain(lost));
     }

@@ -50,8 +50,12 @@ impl Invariant for HighWatermarkNeverFalls {
                 first.raise(event.at, *earliest);
                 end.raise(event.at, *high_watermark);
             }
-            What::Acknowledged { placed, partition, .. } => partitions.entry(key(*partition)).or_default().1.raise(event.at, placed.end()),
-            What::Read { partition, high_watermark, .. } => partitions.entry(key(*partition)).or_default().1.raise(event.at, *high_watermark),
+            What::Acknowledged { placed, partition, .. } => {
+                partitions.entry(key(*partition)).or_default().1.raise(event.at, placed.end())
+            }
+            What::Read { partition, high_watermark, .. } => {
+                partitions.entry(key(*partition)).or_default().1.raise(event.at, *high_watermark)
+            }
             What::Audited { partition, high_watermark, .. } if !facts.is_doomed(partition.topic) => {
                 let known = partitions.entry(key(*partition)).or_default().1.known_before(event.at);
                 if *high_watermark < known {

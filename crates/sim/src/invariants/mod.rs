@@ -1,8 +1,8 @@
 //! What must hold whatever happens, one file each, named after the invariant. Each sees the history event by event.
 
 mod acknowledged_is_read_once_at_its_offset;
-pub mod bounds_hold;
 mod answers_fit_their_questions;
+pub mod bounds_hold;
 mod cursors_are_durable;
 mod high_watermark_never_falls;
 mod nothing_appears_twice;
@@ -10,9 +10,9 @@ mod one_value_per_offset;
 mod order_per_producer;
 mod readers_neither_skip_nor_go_back;
 mod refused_never_appears;
-mod topic_operations_persist;
 #[cfg(test)]
 mod testing;
+mod topic_operations_persist;
 
 use std::fmt;
 

@@ -40,7 +40,12 @@ mod tests {
 
     #[test]
     fn the_same_batch_may_be_seen_at_its_offset_by_everybody() {
-        good::<super::OneValuePerOffset>([acked(0, 0, 3, 7), read(0, &[(0, 3, 7), (3, 1, 8)]), read(0, &[(0, 3, 7)]), acked(0, 3, 1, 8)]);
+        good::<super::OneValuePerOffset>([
+            acked(0, 0, 3, 7),
+            read(0, &[(0, 3, 7), (3, 1, 8)]),
+            read(0, &[(0, 3, 7)]),
+            acked(0, 3, 1, 8),
+        ]);
     }
 
     #[test]
@@ -57,7 +62,12 @@ mod tests {
 
     #[test]
     fn only_a_topic_that_syncs_later_may_rewrite_and_only_after_a_power_loss() {
-        good::<super::OneValuePerOffset>([weak_topic(), acked(0, 0, 1, 7), power_lost(), in_power(1, acked(0, 0, 1, 8))]);
+        good::<super::OneValuePerOffset>([
+            weak_topic(),
+            acked(0, 0, 1, 7),
+            power_lost(),
+            in_power(1, acked(0, 0, 1, 8)),
+        ]);
         bad::<super::OneValuePerOffset>([weak_topic(), acked(0, 0, 1, 7), crashed(), acked(0, 0, 1, 8)]);
         bad::<super::OneValuePerOffset>([acked(0, 0, 1, 7), power_lost(), in_power(1, acked(0, 0, 1, 8))]);
     }

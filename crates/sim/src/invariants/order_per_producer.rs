@@ -31,7 +31,9 @@ impl Invariant for OrderPerProducer {
             let before = places.range(..claim.batch).next_back().filter(|(_, offset)| **offset >= claim.offset);
             let after = places.range(claim.batch + 1..).next().filter(|(_, offset)| **offset <= claim.offset);
             if let Some((other, offset)) = before.or(after) {
-                return Err(format!("partition {partition}: {claim:?} is out of order with batch {other} at offset {offset}"));
+                return Err(format!(
+                    "partition {partition}: {claim:?} is out of order with batch {other} at offset {offset}"
+                ));
             }
             places.insert(claim.batch, claim.offset);
         }

@@ -32,9 +32,13 @@ impl Invariant for ReadersNeitherSkipNorGoBack {
             }
             What::Read { reader, partition, batches, next, high_watermark } => {
                 let Some(state) = self.readers.get_mut(reader) else {
-                    return Err(format!("reader {reader} of partition {partition} got {batches:?} and was never opened"));
+                    return Err(format!(
+                        "reader {reader} of partition {partition} got {batches:?} and was never opened"
+                    ));
                 };
-                state.take(batches, *next, *high_watermark).map_err(|text| format!("reader {reader} of partition {partition}: {text}"))
+                state
+                    .take(batches, *next, *high_watermark)
+                    .map_err(|text| format!("reader {reader} of partition {partition}: {text}"))
             }
             _ => Ok(()),
         }

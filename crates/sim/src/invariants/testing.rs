@@ -54,7 +54,11 @@ pub(super) fn sent_by(chain: u64, batch: BatchNo, number: u32) -> Event {
 }
 
 pub(super) fn acked(number: u32, offset: u64, records: u32, batch: BatchNo) -> Event {
-    event(What::Acknowledged { placed: Placed { offset, records, batch }, partition: partition(number), duplicate: false })
+    event(What::Acknowledged {
+        placed: Placed { offset, records, batch },
+        partition: partition(number),
+        duplicate: false,
+    })
 }
 
 pub(super) fn refused(batch: BatchNo) -> Event {

@@ -28,7 +28,8 @@ impl Name {
     fn possible(&self, asked: Time) -> Vec<TopicState> {
         let settled = self.operations.iter().rposition(|op| op.done.is_some_and(|done| done < asked));
         let base = settled.map_or(TopicState::Absent, |at| self.operations[at].to);
-        let open = self.operations.iter().enumerate().filter(|(at, op)| op.done.is_none() || settled.is_none_or(|s| *at > s));
+        let open =
+            self.operations.iter().enumerate().filter(|(at, op)| op.done.is_none() || settled.is_none_or(|s| *at > s));
         open.map(|(_, op)| op.to).chain([base]).collect()
     }
 
@@ -108,20 +109,46 @@ mod tests {
 
     #[test]
     fn what_was_answered_stays_and_what_is_unknown_may_be() {
-        good::<This>([sent(1, 1, SMALL), done(2, 1, Some(7)), seen(5, SMALL, Some(7)), sent(6, 2, LARGE), seen(9, SMALL, Some(7)), seen(12, LARGE, Some(7))]);
+        good::<This>([
+            sent(1, 1, SMALL),
+            done(2, 1, Some(7)),
+            seen(5, SMALL, Some(7)),
+            sent(6, 2, LARGE),
+            seen(9, SMALL, Some(7)),
+            seen(12, LARGE, Some(7)),
+        ]);
     }
 
     #[test]
     fn a_lost_creation_setting_or_deletion_is_found() {
         bad::<This>([sent(1, 1, SMALL), done(2, 1, Some(7)), seen(5, TopicState::Absent, None)]);
-        bad::<This>([sent(1, 1, SMALL), done(2, 1, Some(7)), sent(3, 2, LARGE), done(4, 2, None), seen(9, SMALL, Some(7))]);
-        bad::<This>([sent(1, 1, SMALL), done(2, 1, Some(7)), sent(3, 2, TopicState::Absent), done(4, 2, None), seen(9, SMALL, Some(7))]);
+        bad::<This>([
+            sent(1, 1, SMALL),
+            done(2, 1, Some(7)),
+            sent(3, 2, LARGE),
+            done(4, 2, None),
+            seen(9, SMALL, Some(7)),
+        ]);
+        bad::<This>([
+            sent(1, 1, SMALL),
+            done(2, 1, Some(7)),
+            sent(3, 2, TopicState::Absent),
+            done(4, 2, None),
+            seen(9, SMALL, Some(7)),
+        ]);
     }
 
     #[test]
     fn the_id_of_a_deleted_topic_never_comes_back() {
         let remade = |id| {
-            [sent(1, 1, SMALL), done(2, 1, Some(7)), sent(3, 2, TopicState::Absent), done(4, 2, None), sent(5, 3, SMALL), done(6, 3, Some(id))]
+            [
+                sent(1, 1, SMALL),
+                done(2, 1, Some(7)),
+                sent(3, 2, TopicState::Absent),
+                done(4, 2, None),
+                sent(5, 3, SMALL),
+                done(6, 3, Some(id)),
+            ]
         };
         good::<This>(remade(8));
         bad::<This>(remade(7));

@@ -38,9 +38,11 @@ impl Auditor {
         match self.tasks.front() {
             None => return,
             Some(Task::Describe(name)) => io.ask(&proto::DescribeTopic { name: name.clone() }),
-            Some(Task::Read { partition, next: None, .. }) => {
-                io.ask(&proto::ListOffsets { topic_id: partition.topic.0, partition: partition.partition, timestamp_ms: None })
-            }
+            Some(Task::Read { partition, next: None, .. }) => io.ask(&proto::ListOffsets {
+                topic_id: partition.topic.0,
+                partition: partition.partition,
+                timestamp_ms: None,
+            }),
             Some(Task::Read { partition, next: Some(offset), .. }) => io.ask(&proto::Fetch {
                 topic_id: partition.topic.0,
                 partition: partition.partition,
@@ -84,12 +86,16 @@ impl Auditor {
                     batches.push(placed);
                 }
                 if *next != answer.next_offset {
-                    return Err(format!("partition {partition}: told to go on at {}, read up to {next}", answer.next_offset));
+                    return Err(format!(
+                        "partition {partition}: told to go on at {}, read up to {next}",
+                        answer.next_offset
+                    ));
                 }
                 if *next < answer.high_watermark {
                     return Ok(false);
                 }
-                let (earliest, high_watermark, batches) = (answer.earliest_offset, answer.high_watermark, std::mem::take(batches));
+                let (earliest, high_watermark, batches) =
+                    (answer.earliest_offset, answer.high_watermark, std::mem::take(batches));
                 io.saw(What::Audited { partition: *partition, earliest, high_watermark, batches });
                 Ok(true)
             }

@@ -140,12 +140,20 @@ impl Client {
     fn incoming(&mut self, incoming: Incoming, environment: &mut Environment<'_>) {
         match incoming {
             Incoming::Opened => self.with_role(environment, |role, io| role.act(io)),
-            Incoming::Answer { request, answer } => self.with_role(environment, |role, io| role.answered(io, request, answer)),
+            Incoming::Answer { request, answer } => {
+                self.with_role(environment, |role, io| role.answered(io, request, answer))
+            }
             Incoming::Push(frame) if [proto::GoingAway::OP.number(), proto::Ping::OP.number()].contains(&frame.op) => {}
             Incoming::Push(frame) => self.with_role(environment, |role, io| role.pushed(io, frame)),
             Incoming::Farewell(error) => {
                 // The connection ends; the world will say so. A broker in its stop or at a limit may do that.
-                if !matches!(error.kind, ErrorKind::ShuttingDown | ErrorKind::LimitReached | ErrorKind::StorageFailed | ErrorKind::ConnectionLost) {
+                if !matches!(
+                    error.kind,
+                    ErrorKind::ShuttingDown
+                        | ErrorKind::LimitReached
+                        | ErrorKind::StorageFailed
+                        | ErrorKind::ConnectionLost
+                ) {
                     self.with_role(environment, |_, io| io.unexpected(format!("the broker said farewell: {error}")));
                 }
             }

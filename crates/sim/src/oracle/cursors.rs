@@ -87,9 +87,13 @@ impl CursorKeeper {
             io.saw(What::Cursor { cursor: cursor.number, what: CursorEvent::Refused { operation, backwards } });
         }
         let may_be_out = error.kind == ErrorKind::OffsetOutOfRange
-            && (io.board.is_weak(cursor.partition) || io.board.topic(cursor.partition.topic).is_some_and(|t| t.facts.trims));
+            && (io.board.is_weak(cursor.partition)
+                || io.board.topic(cursor.partition.topic).is_some_and(|t| t.facts.trims));
         if !backwards && !passes(&error) && !may_be_out {
-            io.unexpected(format!("a commit of {} in partition {} was refused: {error}", cursor.name, cursor.partition));
+            io.unexpected(format!(
+                "a commit of {} in partition {} was refused: {error}",
+                cursor.name, cursor.partition
+            ));
         }
     }
 
@@ -127,7 +131,9 @@ impl Role for CursorKeeper {
                 let what = CursorEvent::Seen { asked: at, position: answer.offset };
                 io.saw(What::Cursor { cursor: self.cursors[cursor].number, what });
             }),
-            (Asked::List { partition, at }, Ok(frame)) => frame.message().map(|answer| self.listed(io, partition, at, &answer)),
+            (Asked::List { partition, at }, Ok(frame)) => {
+                frame.message().map(|answer| self.listed(io, partition, at, &answer))
+            }
         };
         if let Err(error) = result {
             io.unexpected(format!("a look at cursors failed: {error}"));

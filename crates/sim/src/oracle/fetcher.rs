@@ -55,14 +55,20 @@ impl Fetcher {
 
     fn fetched(&mut self, io: &mut Io<'_>, asked: Time, max_bytes: u32, frame: &Frame) {
         let Some(chain) = &mut self.chain else { return };
-        let (partition, append_time) = (chain.partition, io.board.topic(chain.partition.topic).is_some_and(|t| t.append_time));
-        let (answer, batches) = match (frame.message::<proto::FetchOk>(), read_batches(io.board, &frame.payload, append_time)) {
-            (Ok(answer), Ok(batches)) => (answer, batches),
-            (Err(error), _) => return io.unexpected(error.to_string()),
-            (_, Err(error)) => return io.unexpected(format!("partition {partition}: {error}")),
-        };
+        let (partition, append_time) =
+            (chain.partition, io.board.topic(chain.partition.topic).is_some_and(|t| t.append_time));
+        let (answer, batches) =
+            match (frame.message::<proto::FetchOk>(), read_batches(io.board, &frame.payload, append_time)) {
+                (Ok(answer), Ok(batches)) => (answer, batches),
+                (Err(error), _) => return io.unexpected(error.to_string()),
+                (_, Err(error)) => return io.unexpected(format!("partition {partition}: {error}")),
+            };
         if batches.len() > 1 && max_bytes > 0 && frame.payload.len() > max_bytes as usize {
-            io.unexpected(format!("{} bytes in {} batches for a fetch of {max_bytes}", frame.payload.len(), batches.len()));
+            io.unexpected(format!(
+                "{} bytes in {} batches for a fetch of {max_bytes}",
+                frame.payload.len(),
+                batches.len()
+            ));
         }
         let (earliest, high_watermark, next) = (answer.earliest_offset, answer.high_watermark, answer.next_offset);
         io.saw(What::Bounds { partition, asked, earliest, high_watermark });
@@ -89,9 +95,11 @@ impl Fetcher {
             (ErrorKind::OffsetOutOfRange, Some(earliest), _) if chain.next < earliest && trims => {
                 self.chain = Some(Chain { next: earliest, reader: None, ..chain });
             }
-            (ErrorKind::OffsetOutOfRange, _, Some(end)) if chain.next > end && chain.reader.is_none() && chain.next > known_end => {}
+            (ErrorKind::OffsetOutOfRange, _, Some(end))
+                if chain.next > end && chain.reader.is_none() && chain.next > known_end => {}
             _ if passes(error) => self.chain = Some(chain),
-            _ => io.unexpected(format!("a fetch of partition {} at {} was refused: {error}", chain.partition, chain.next)),
+            _ => io
+                .unexpected(format!("a fetch of partition {} at {} was refused: {error}", chain.partition, chain.next)),
         }
     }
 }

@@ -69,7 +69,12 @@ impl Idempotent {
         for _ in 0..io.rng.within(1..=LANES_MAX) {
             let partition = io.board.pick(io.rng).1;
             if self.lanes.iter().all(|lane| lane.partition != partition) {
-                self.lanes.push(Lane { partition, next_sequence: 0, unresolved: VecDeque::new(), resolved: VecDeque::new() });
+                self.lanes.push(Lane {
+                    partition,
+                    next_sequence: 0,
+                    unresolved: VecDeque::new(),
+                    resolved: VecDeque::new(),
+                });
             }
         }
     }
@@ -105,7 +110,14 @@ impl Idempotent {
             let (batch, bytes) = payload::make(io.board, shape, io.wall_ms, Some(producer));
             let base_sequence = lane.next_sequence;
             lane.next_sequence = sequence_after(base_sequence, shape.records as i32);
-            lane.unresolved.push_back(Numbered { batch, bytes, records: shape.records, base_sequence, in_flight: 0, resend_at: 0 });
+            lane.unresolved.push_back(Numbered {
+                batch,
+                bytes,
+                records: shape.records,
+                base_sequence,
+                in_flight: 0,
+                resend_at: 0,
+            });
             while lane.resolved.len() + lane.unresolved.len() > WINDOW && lane.resolved.pop_front().is_some() {}
             let index = lane.unresolved.len() - 1;
             self.send(io, at, index, false);
@@ -192,7 +204,12 @@ impl Idempotent {
 /// The body of a publish.
 pub(super) fn publish(io: &Io<'_>, partition: PartitionId, ack: proto::Ack) -> proto::Publish {
     let partitioning_version = io.board.topic(partition.topic).map_or(0, |topic| topic.partitioning_version);
-    proto::Publish { topic_id: partition.topic.0, partition: partition.partition, ack: ack as i32, partitioning_version }
+    proto::Publish {
+        topic_id: partition.topic.0,
+        partition: partition.partition,
+        ack: ack as i32,
+        partitioning_version,
+    }
 }
 
 impl Role for Idempotent {
@@ -249,7 +266,9 @@ impl Role for Idempotent {
     }
 
     fn waits_for(&self) -> Option<String> {
-        let unresolved: Vec<_> = self.lanes.iter().flat_map(|lane| lane.unresolved.iter().map(|numbered| numbered.batch)).collect();
-        (!self.asked.is_empty() || !unresolved.is_empty()).then(|| format!("{:?} and batches {unresolved:?}", self.asked))
+        let unresolved: Vec<_> =
+            self.lanes.iter().flat_map(|lane| lane.unresolved.iter().map(|numbered| numbered.batch)).collect();
+        (!self.asked.is_empty() || !unresolved.is_empty())
+            .then(|| format!("{:?} and batches {unresolved:?}", self.asked))
     }
 }

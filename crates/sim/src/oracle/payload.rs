@@ -78,7 +78,11 @@ fn read_batch(board: &Board, bytes: Bytes, append_time: bool) -> Result<Placed, 
     if header.leader_epoch < 1 {
         return Err(format!("leader epoch {} in a delivered batch", header.leader_epoch));
     }
-    let mark = decoded.records.first().and_then(|(_, record)| record.value.as_ref()).and_then(|value| value.first_chunk::<4>());
+    let mark = decoded
+        .records
+        .first()
+        .and_then(|(_, record)| record.value.as_ref())
+        .and_then(|value| value.first_chunk::<4>());
     let number = mark.map(|mark| u32::from_be_bytes(*mark)).ok_or("a record without a mark")?;
     let info = board.batch(number).ok_or_else(|| format!("a record of batch {number}, which nobody made"))?;
     if decoded.records.len() != info.records as usize {

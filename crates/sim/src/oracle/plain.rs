@@ -104,7 +104,9 @@ impl Role for Plain {
                     io.saw(What::Refused { batch, kind: error.kind });
                 }
                 if !passes(&error) && fault != Some(error.kind) {
-                    io.unexpected(format!("batch {batch} to partition {partition} (made wrong: {fault:?}) was refused: {error}"));
+                    io.unexpected(format!(
+                        "batch {batch} to partition {partition} (made wrong: {fault:?}) was refused: {error}"
+                    ));
                 }
             }
         }

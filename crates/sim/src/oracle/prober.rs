@@ -10,9 +10,15 @@ use crate::time::{MS, SECOND, Time};
 
 #[derive(Debug)]
 enum Asked {
-    Bounds { partition: PartitionId },
+    Bounds {
+        partition: PartitionId,
+    },
     /// With the first batch known then that reaches the time.
-    AtTime { partition: PartitionId, time: i64, first_known: Option<Placed> },
+    AtTime {
+        partition: PartitionId,
+        time: i64,
+        first_known: Option<Placed>,
+    },
     Topology,
     /// Something that is not there, and what the broker has to say.
     Nothing(ErrorKind),
@@ -27,7 +33,11 @@ impl Prober {
     fn ask(&mut self, io: &mut Io<'_>) {
         let (topic, partition) = io.board.pick(io.rng);
         let (name, append_time, partitions) = (topic.name.clone(), topic.append_time, topic.facts.partitions);
-        let list = |timestamp_ms| proto::ListOffsets { topic_id: partition.topic.0, partition: partition.partition, timestamp_ms };
+        let list = |timestamp_ms| proto::ListOffsets {
+            topic_id: partition.topic.0,
+            partition: partition.partition,
+            timestamp_ms,
+        };
         let asked = match io.rng.below(8) {
             0..=2 => {
                 io.ask(&list(None));
@@ -41,7 +51,11 @@ impl Prober {
             }
             6 => {
                 let nothing = PartitionId { partition: partitions, ..partition };
-                io.ask(&proto::ListOffsets { topic_id: nothing.topic.0, partition: nothing.partition, timestamp_ms: None });
+                io.ask(&proto::ListOffsets {
+                    topic_id: nothing.topic.0,
+                    partition: nothing.partition,
+                    timestamp_ms: None,
+                });
                 Asked::Nothing(ErrorKind::PartitionNotFound)
             }
             7 => {
@@ -70,15 +84,25 @@ fn last_ms(io: &Io<'_>, placed: &Placed) -> i64 {
     io.board.batch(placed.batch).map_or(0, |info| info.last_ms())
 }
 
-fn check_time(io: &mut Io<'_>, partition: PartitionId, time: i64, first_known: Option<Placed>, answer: &proto::ListOffsetsOk) {
+fn check_time(
+    io: &mut Io<'_>,
+    partition: PartitionId,
+    time: i64,
+    first_known: Option<Placed>,
+    answer: &proto::ListOffsetsOk,
+) {
     let known = first_known.filter(|placed| placed.end() > answer.earliest_offset);
     let text = match (answer.offset, known) {
         (Some(found), Some(known)) if found >= known.end() => format!("{known:?} reaches it before"),
         (None, Some(known)) => format!("{known:?} reaches it"),
-        (Some(found), _) => match io.board.places(partition).find(|placed| (placed.offset..placed.end()).contains(&found)) {
-            Some(placed) if last_ms(io, placed) < time => format!("{placed:?} ends before it, at {}", last_ms(io, placed)),
-            _ => return,
-        },
+        (Some(found), _) => {
+            match io.board.places(partition).find(|placed| (placed.offset..placed.end()).contains(&found)) {
+                Some(placed) if last_ms(io, placed) < time => {
+                    format!("{placed:?} ends before it, at {}", last_ms(io, placed))
+                }
+                _ => return,
+            }
+        }
         (None, None) => return,
     };
     io.unexpected(format!("time {time} in partition {partition} is said to be at {:?}, but {text}", answer.offset));

@@ -143,7 +143,12 @@ impl Session {
         let request = frame.request_id;
         match self.unanswered.remove(&request) {
             Some((op, _)) if op == frame.op => {}
-            asked => return Some(Incoming::Unexpected(format!("answer {request} is of op {}, asked was {asked:?}", frame.op))),
+            asked => {
+                return Some(Incoming::Unexpected(format!(
+                    "answer {request} is of op {}, asked was {asked:?}",
+                    frame.op
+                )));
+            }
         }
         let answer = match frame.kind {
             FrameKind::Error => match frame.message::<proto::Error>() {

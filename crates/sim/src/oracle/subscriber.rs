@@ -53,7 +53,8 @@ impl Subscriber {
 
     fn subscribe(&mut self, io: &mut Io<'_>) {
         let life = io.life();
-        let resume = self.resume.take().filter(|(partition, _, power)| !(io.board.is_weak(*partition) && *power != life.power));
+        let resume =
+            self.resume.take().filter(|(partition, _, power)| !(io.board.is_weak(*partition) && *power != life.power));
         let (partition, start) = match resume {
             Some((partition, next, _)) => (partition, Start::Offset(next)),
             None => {
@@ -72,8 +73,17 @@ impl Subscriber {
         });
         self.asked = Some((request, Asked::Subscribe { at: io.now }));
         let (reader, credit) = (io.board.new_reader(), self.window as i64);
-        self.reading =
-            Some(Reading { partition, reader, subscription, start, opened: false, next: 0, credit, owed: 0, power: life.power });
+        self.reading = Some(Reading {
+            partition,
+            reader,
+            subscription,
+            start,
+            opened: false,
+            next: 0,
+            credit,
+            owed: 0,
+            power: life.power,
+        });
     }
 
     fn grant(&mut self, io: &mut Io<'_>) {
@@ -109,7 +119,8 @@ impl Subscriber {
             Ok(deliver) => deliver,
             Err(error) => return io.unexpected(error.to_string()),
         };
-        let Some(reading) = self.reading.as_mut().filter(|reading| reading.subscription == deliver.subscription_id) else {
+        let Some(reading) = self.reading.as_mut().filter(|reading| reading.subscription == deliver.subscription_id)
+        else {
             // Of a subscription that this side has ended; its last deliveries may still come.
             return;
         };
@@ -122,27 +133,42 @@ impl Subscriber {
             Err(error) => return io.unexpected(format!("partition {}: {error}", reading.partition)),
         };
         if batches.is_empty() || batches.len() != deliver.append_time_ms.len() {
-            io.unexpected(format!("a delivery of {} batches with {} times", batches.len(), deliver.append_time_ms.len()));
+            io.unexpected(format!(
+                "a delivery of {} batches with {} times",
+                batches.len(),
+                deliver.append_time_ms.len()
+            ));
         }
         reading.credit -= frame.payload.len() as i64;
         reading.owed += frame.payload.len() as u64;
         reading.next = deliver.next_offset;
         let (reader, partition) = (reading.reader, reading.partition);
-        io.saw(What::Read { reader, partition, batches, next: deliver.next_offset, high_watermark: deliver.high_watermark });
+        io.saw(What::Read {
+            reader,
+            partition,
+            batches,
+            next: deliver.next_offset,
+            high_watermark: deliver.high_watermark,
+        });
         io.act_within(self.pace / 10..=2 * self.pace);
     }
 
     fn closed(&mut self, io: &mut Io<'_>, frame: &Frame) {
         let closed = frame.message::<proto::SubscriptionClosed>().unwrap_or_default();
-        let Some(reading) = self.reading.take_if(|reading| reading.subscription == closed.subscription_id) else { return };
+        let Some(reading) = self.reading.take_if(|reading| reading.subscription == closed.subscription_id) else {
+            return;
+        };
         let error = closed.error.clone().map(Error::from_proto);
         match closed.reason() {
             proto::CloseReason::Shutdown => {}
             proto::CloseReason::Error if error.as_ref().is_some_and(passes) => {}
-            proto::CloseReason::Error if error.as_ref().is_some_and(|error| error.kind == ErrorKind::OffsetOutOfRange) => {
+            proto::CloseReason::Error
+                if error.as_ref().is_some_and(|error| error.kind == ErrorKind::OffsetOutOfRange) =>
+            {
                 return check_out_of_range(io, &reading, &error.unwrap_or_else(|| Error::new(ErrorKind::Internal, "")));
             }
-            reason => io.unexpected(format!("the subscription of partition {} ended: {reason:?} {error:?}", reading.partition)),
+            reason => io
+                .unexpected(format!("the subscription of partition {} ended: {reason:?} {error:?}", reading.partition)),
         }
         self.resume = resume_of(&reading);
     }
@@ -155,8 +181,13 @@ fn check_out_of_range(io: &mut Io<'_>, reading: &Reading, error: &Error) {
     let is_below = details.earliest_offset.is_some_and(|earliest| wanted < earliest);
     let is_above = details.high_watermark.is_some_and(|end| wanted > end);
     let trims = io.board.topic(reading.partition.topic).is_some_and(|topic| topic.facts.trims);
-    if !(is_below && trims) && !(is_above && !reading.opened && wanted > io.board.known_end(reading.partition)) {
-        io.unexpected(format!("offset {wanted} of partition {} is said to be out of range: {error}", reading.partition));
+    let may_be_above = !reading.opened && wanted > io.board.known_end(reading.partition);
+    let is_right = (is_below && trims) || (is_above && may_be_above);
+    if !is_right {
+        io.unexpected(format!(
+            "offset {wanted} of partition {} is said to be out of range: {error}",
+            reading.partition
+        ));
     }
 }
 
@@ -219,7 +250,9 @@ impl Role for Subscriber {
                 Err(error) => io.unexpected(error.to_string()),
             },
             (Some((_, Asked::Subscribe { .. })), Err(error)) => self.refused(io, &error),
-            (Some((_, Asked::Unsubscribe)), Err(error)) if !passes(&error) && error.kind != ErrorKind::SubscriptionNotFound => {
+            (Some((_, Asked::Unsubscribe)), Err(error))
+                if !passes(&error) && error.kind != ErrorKind::SubscriptionNotFound =>
+            {
                 io.unexpected(format!("an unsubscribe was refused: {error}"));
             }
             _ => {}

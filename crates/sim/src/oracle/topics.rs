@@ -98,7 +98,8 @@ impl TopicKeeper {
                 io.saw(What::Topic { name, what: TopicEvent::Seen { asked, state: TopicState::Absent, topic: None } });
             }
         }
-        let missing: Vec<_> = io.board.topics.iter().filter(|topic| topics.iter().all(|t| t.topic_id != topic.id.0)).cloned().collect();
+        let missing: Vec<_> =
+            io.board.topics.iter().filter(|topic| topics.iter().all(|t| t.topic_id != topic.id.0)).cloned().collect();
         if !missing.is_empty() {
             io.unexpected(format!("the list of topics lacks {missing:?}"));
         }
@@ -120,8 +121,17 @@ impl Role for TopicKeeper {
                 let topic = frame.message::<proto::CreateTopicOk>().unwrap_or_default().topic_id;
                 self.done(io, name, operation, Some(TopicId(topic)));
             }
-            (Some(Asked::Alter { name, operation } | Asked::Delete { name, operation }), Ok(_)) => self.done(io, name, operation, None),
-            (Some(Asked::Create { name, operation } | Asked::Alter { name, operation } | Asked::Delete { name, operation }), Err(error)) => {
+            (Some(Asked::Alter { name, operation } | Asked::Delete { name, operation }), Ok(_)) => {
+                self.done(io, name, operation, None)
+            }
+            (
+                Some(
+                    Asked::Create { name, operation }
+                    | Asked::Alter { name, operation }
+                    | Asked::Delete { name, operation },
+                ),
+                Err(error),
+            ) => {
                 self.refused(io, name, operation, &error);
             }
             (Some(Asked::Describe { at, .. }), Ok(frame)) => match frame.message() {

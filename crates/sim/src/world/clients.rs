@@ -1,7 +1,7 @@
 //! Clients in the world: when they act, what they want done, how their connections begin.
 
-use super::queue::{Happening, LinkNo, Toward};
 use super::World;
+use super::queue::{Happening, LinkNo, Toward};
 use crate::oracle::{ClientInput, Environment};
 use crate::time::{MS, Time};
 

@@ -52,7 +52,13 @@ impl World {
                 link.to_node.die();
                 link.to_client.die();
             }
-            3 => if self.rng.coin() { link.to_node.die() } else { link.to_client.die() },
+            3 => {
+                if self.rng.coin() {
+                    link.to_node.die()
+                } else {
+                    link.to_client.die()
+                }
+            }
             4 => {
                 link.to_node.stall_until(stall_until);
                 link.to_client.stall_until(stall_until);

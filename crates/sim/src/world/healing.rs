@@ -36,7 +36,8 @@ impl World {
             Stage::Stirring => true,
             Stage::Settling => self.node.is_ready() && self.clients.iter().all(|client| client.waits_for().is_none()),
             Stage::Auditing | Stage::AuditingAgain => {
-                self.clients.last().is_some_and(|auditor| auditor.waits_for().is_none()) && self.find_leftover().is_none()
+                self.clients.last().is_some_and(|auditor| auditor.waits_for().is_none())
+                    && self.find_leftover().is_none()
             }
             Stage::Restarting => self.node.is_ready(),
             Stage::Over => return,

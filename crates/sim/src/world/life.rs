@@ -94,7 +94,9 @@ impl World {
                     let with_power = self.next_crash_is_power_loss();
                     return self.crash(with_power);
                 }
-                Err(error) => return self.report("recovery_takes_what_a_crash_leaves", format!("shard {shard}: {error}")),
+                Err(error) => {
+                    return self.report("recovery_takes_what_a_crash_leaves", format!("shard {shard}: {error}"));
+                }
             }
         }
         for (shard, recovered) in recovered.iter().enumerate() {
@@ -127,7 +129,11 @@ impl World {
     /// The process dies; with its machine, if that loses its power.
     pub(super) fn crash(&mut self, with_power: bool) {
         self.tear_what_is_under_way();
-        if with_power { self.disk.power_loss() } else { self.disk.crash() }
+        if with_power {
+            self.disk.power_loss()
+        } else {
+            self.disk.crash()
+        }
         self.saw(if with_power { What::PowerLost } else { What::Crashed });
         if with_power {
             self.board.power_lost();
@@ -144,7 +150,8 @@ impl World {
         self.node.shards.clear();
         self.steps_to_fault = None;
         self.node.life.power += u32::from(in_silence);
-        let links: Vec<_> = self.links.iter().filter(|(_, link)| !link.node_is_gone && link.process > 0).map(|(n, _)| *n).collect();
+        let links: Vec<_> =
+            self.links.iter().filter(|(_, link)| !link.node_is_gone && link.process > 0).map(|(n, _)| *n).collect();
         for number in links {
             let is_told = !in_silence || self.rng.coin();
             let Some(link) = self.links.get_mut(&number) else { continue };

@@ -115,7 +115,8 @@ impl World {
         let plan = Plan::draw(seed, &mut rng.fork());
         let disk = SimDisk::new(rng.fork());
         let roles = cast(plan.topics.clone(), &mut rng.fork());
-        let clients: Vec<_> = roles.into_iter().enumerate().map(|(n, role)| Client::new(n as u32, role, rng.fork())).collect();
+        let clients: Vec<_> =
+            roles.into_iter().enumerate().map(|(n, role)| Client::new(n as u32, role, rng.fork())).collect();
         let count = clients.len();
         Self {
             seed,
@@ -165,9 +166,15 @@ impl World {
             Happening::Tick { process, shard } => self.if_alive(process, |world| world.tick(shard)),
             Happening::Mesh { process, from, to } => self.if_alive(process, |world| world.mesh_arrives(from, to)),
             Happening::View { process, to } => self.if_alive(process, |world| world.view_arrives(to)),
-            Happening::JournalEnds { process, shard, journal } => self.if_alive(process, |w| w.journal_ends(shard, journal)),
-            Happening::BackgroundEnds { process, shard } => self.if_alive(process, |world| world.background_ends(shard)),
-            Happening::ReadEnds { process, shard, token } => self.if_alive(process, |world| world.read_ends(shard, token)),
+            Happening::JournalEnds { process, shard, journal } => {
+                self.if_alive(process, |w| w.journal_ends(shard, journal))
+            }
+            Happening::BackgroundEnds { process, shard } => {
+                self.if_alive(process, |world| world.background_ends(shard))
+            }
+            Happening::ReadEnds { process, shard, token } => {
+                self.if_alive(process, |world| world.read_ends(shard, token))
+            }
             Happening::NodeBegins => self.node_begins(),
             Happening::NodeRecovered { process } => self.if_alive(process, Self::node_recovered),
             Happening::NodeIsKilled { process } => self.if_alive(process, |world| world.crash(false)),

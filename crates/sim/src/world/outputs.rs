@@ -6,8 +6,8 @@ use lockgate_engine::{Lane, Level, MeshFrame, Output};
 use super::World;
 use super::queue::{Happening, Toward};
 use super::storage::FileTask;
-use crate::trace::Trace;
 use crate::time::Time;
+use crate::trace::Trace;
 
 impl World {
     /// Carries the outputs of one shard out, in order.
@@ -17,7 +17,9 @@ impl World {
             trace_output(&mut self.trace, self.now, shard, &output);
             match output {
                 Output::Send { connection, frame } => {
-                    if let Some(link) = self.links.get_mut(&connection.0).filter(|link| !link.node_is_gone && !link.closing) {
+                    if let Some(link) =
+                        self.links.get_mut(&connection.0).filter(|link| !link.node_is_gone && !link.closing)
+                    {
                         link.to_client.send(frame.to_bytes());
                         self.pump(connection.0, Toward::Client);
                     }
@@ -73,13 +75,23 @@ fn trace_output(trace: &mut Trace, at: Time, shard: usize, output: &Output) {
     let shard = shard as u64;
     match output {
         Output::Send { connection, frame } => {
-            trace.step(at, "> send", &[shard, connection.0], format_args!("{:?} and {} bytes", &frame.head[..], frame.size() - frame.head.len()));
+            trace.step(
+                at,
+                "> send",
+                &[shard, connection.0],
+                format_args!("{:?} and {} bytes", &frame.head[..], frame.size() - frame.head.len()),
+            );
             trace.bytes(&frame.head);
             frame.payload.iter().for_each(|piece| trace.bytes(piece));
         }
         Output::Journal(write) => {
             let numbers = [shard, write.kind as u64, write.offset, write.bytes as u64, write.last.0];
-            trace.step(at, "> journal", &numbers, format_args!("{} opens {:?}", write.path, write.open.as_ref().map(|open| &open.free)));
+            trace.step(
+                at,
+                "> journal",
+                &numbers,
+                format_args!("{} opens {:?}", write.path, write.open.as_ref().map(|open| &open.free)),
+            );
             write.pieces.iter().for_each(|piece| trace.bytes(piece));
         }
         Output::File { lane, token, op } => {

@@ -228,19 +228,33 @@ fn trace_input(trace: &mut crate::trace::Trace, at: Time, shard: usize, input: &
     let shard = shard as u64;
     match input {
         Input::FrameReceived { connection, frame } => {
-            trace.step(at, "frame", &[shard, connection.0, frame.request_id, u64::from(frame.op)], format_args!("{:?}", frame.op()));
+            trace.step(
+                at,
+                "frame",
+                &[shard, connection.0, frame.request_id, u64::from(frame.op)],
+                format_args!("{:?}", frame.op()),
+            );
             trace.bytes(&frame.body);
             trace.bytes(&frame.payload);
         }
-        Input::ConnectionOpened { connection, .. } => trace.step(at, "opened", &[shard, connection.0], format_args!("")),
+        Input::ConnectionOpened { connection, .. } => {
+            trace.step(at, "opened", &[shard, connection.0], format_args!(""))
+        }
         Input::ConnectionClosed { connection } => trace.step(at, "closed", &[shard, connection.0], format_args!("")),
-        Input::Written { connection, bytes } => trace.step(at, "written", &[shard, connection.0, *bytes as u64], format_args!("")),
+        Input::Written { connection, bytes } => {
+            trace.step(at, "written", &[shard, connection.0, *bytes as u64], format_args!(""))
+        }
         Input::Mesh { from, frame } => trace.step(at, "mesh", &[shard, u64::from(from.0)], format_args!("{frame:?}")),
         Input::JournalWritten { journal, result } => {
             trace.step(at, "journal", &[shard, *journal as u64, u64::from(result.is_ok())], format_args!("{result:?}"));
         }
         Input::FileDone { token, result } => {
-            trace.step(at, "file", &[shard, token.0, u64::from(result.is_ok())], format_args!("{:?}", result.as_ref().map(|b| b.len())));
+            trace.step(
+                at,
+                "file",
+                &[shard, token.0, u64::from(result.is_ok())],
+                format_args!("{:?}", result.as_ref().map(|b| b.len())),
+            );
             result.iter().for_each(|bytes| trace.bytes(bytes));
         }
         other => trace.step(at, "input", &[shard], format_args!("{other:?}")),

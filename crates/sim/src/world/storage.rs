@@ -1,7 +1,6 @@
 //! The threads that carry out what storage plans: a journal thread per journal, one background lane, free reads. An
 //! operation takes effect when it ends; a process that dies before leaves any part of it behind.
 
-use bytes::Bytes;
 use lockgate_engine::{FileToken, Input};
 use lockgate_storage::disk::FileOp;
 use lockgate_storage::journal::{JournalKind, JournalWrite};
@@ -19,12 +18,21 @@ pub(super) struct FileTask {
     pub(super) op: FileOp,
 }
 
+/// What a dying process leaves unfinished.
+enum UnderWay {
+    Journal(JournalWrite),
+    File(FileOp),
+}
+
 impl World {
     pub(super) fn start_journal_write(&mut self, shard: usize, write: JournalWrite) {
         let journal = write.kind;
         let at = self.now + self.plan.disk.journal(write.sync || write.open.is_some(), &mut self.rng);
         if self.node.shards[shard].journal_writes.insert(journal, write).is_some() {
-            return self.report("one_journal_write_at_a_time", format!("shard {shard} starts a second write of its {journal:?} journal"));
+            return self.report(
+                "one_journal_write_at_a_time",
+                format!("shard {shard} starts a second write of its {journal:?} journal"),
+            );
         }
         self.queue.push(at, Happening::JournalEnds { process: self.node.life.process, shard, journal });
     }
@@ -74,19 +82,18 @@ impl World {
 
     /// The process dies now: what was under way is done up to some call, and that call in part.
     pub(super) fn tear_what_is_under_way(&mut self) {
-        let mut torn: Vec<Box<dyn Fn(&crate::disk::SimDisk)>> = Vec::new();
+        let mut torn = Vec::new();
         for slot in &mut self.node.shards {
-            for write in std::mem::take(&mut slot.journal_writes).into_values() {
-                torn.push(Box::new(move |disk| drop(write.execute(disk))));
-            }
-            if let Some(task) = std::mem::take(&mut slot.background).pop_front() {
-                torn.push(Box::new(move |disk| drop::<Result<Bytes, _>>(task.op.execute(disk))));
-            }
+            torn.extend(std::mem::take(&mut slot.journal_writes).into_values().map(UnderWay::Journal));
+            torn.extend(std::mem::take(&mut slot.background).pop_front().map(|task| UnderWay::File(task.op)));
         }
         while !torn.is_empty() {
-            let execute = torn.swap_remove(self.rng.below(torn.len() as u64) as usize);
+            let operation = torn.swap_remove(self.rng.below(torn.len() as u64) as usize);
             self.disk.cut_after(self.rng.below(CALLS_MAX));
-            execute(&self.disk);
+            match operation {
+                UnderWay::Journal(write) => drop(write.execute(&self.disk)),
+                UnderWay::File(op) => drop(op.execute(&self.disk)),
+            }
             self.disk.crash();
         }
     }
