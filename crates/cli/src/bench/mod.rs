@@ -3,14 +3,19 @@
 //! Latency counts from when a request was due, not from when it was sent: in a closed loop a request is due when the one
 //! before it in its slot was answered, at a fixed rate when the clock says so, however late the generator is.
 
+mod baseline;
 mod consume;
 mod e2e;
+mod limits;
 mod load;
+mod machine;
 mod options;
 mod own;
 mod produce;
 mod recorder;
 mod report;
+mod scrape;
+mod table;
 mod target;
 
 use clap::Subcommand;
@@ -26,6 +31,10 @@ pub(crate) enum BenchCommand {
     Consume(consume::Consume),
     /// Publish while reading the end, and measure until the delivery
     E2e(e2e::EndToEnd),
+    /// What this machine allows without a broker: bare writes and syncs, a bare TCP stream
+    Limits(limits::Limits),
+    /// The whole table of budgets, each against what this machine allows, with brokers of its own
+    All(table::All),
 }
 
 pub(crate) fn run(command: BenchCommand, global: &Global) -> Result<(), Failure> {
@@ -33,5 +42,7 @@ pub(crate) fn run(command: BenchCommand, global: &Global) -> Result<(), Failure>
         BenchCommand::Produce(args) => produce::run(&args, global),
         BenchCommand::Consume(args) => consume::run(&args, global),
         BenchCommand::E2e(args) => e2e::run(&args, global),
+        BenchCommand::Limits(args) => limits::run(&args, global),
+        BenchCommand::All(args) => table::run(&args, global),
     }
 }

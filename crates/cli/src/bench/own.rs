@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::failure::Failure;
@@ -18,7 +18,7 @@ pub(super) struct OwnServer {
 
 impl OwnServer {
     /// Starts a broker with these settings as environment variables, and waits until it is ready.
-    pub(super) fn start(settings: &[(&str, String)]) -> Result<Self, Failure> {
+    pub(super) fn start(settings: &[(&str, &str)]) -> Result<Self, Failure> {
         let directory = std::env::temp_dir().join(format!("lockgate-bench-{}", std::process::id()));
         let failed = |what: &'static str| Failure::io(format!("a broker for the benchmark cannot be started: {what}"));
         fs::create_dir_all(&directory).map_err(failed("its directory"))?;
@@ -26,7 +26,7 @@ impl OwnServer {
         let program = std::env::current_exe().map_err(failed("this program's path"))?;
         let child = Command::new(program)
             .args(["server", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir", "data"])
-            .envs(settings.iter().map(|(name, value)| (name, value)))
+            .envs(settings.iter().copied())
             .current_dir(&directory)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -46,6 +46,11 @@ impl OwnServer {
         };
         (server.client, server.admin) = (client, admin);
         Ok(server)
+    }
+
+    /// Where its data is.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
     }
 }
 

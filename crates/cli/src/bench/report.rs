@@ -30,13 +30,18 @@ impl Report {
         self.recorder.records as f64 / self.recorder.took().as_secs_f64().max(1e-9)
     }
 
-    pub(super) fn json(&self) -> Value {
+    /// Of the records' values.
+    pub(super) fn bytes_per_second(&self) -> f64 {
+        self.records_per_second() * f64::from(self.size)
+    }
+
+    fn json(&self) -> Value {
         let mut json = json!({
             "bench": self.bench,
             "records": self.recorder.records,
             "seconds": self.recorder.took().as_secs_f64(),
             "records_per_second": self.records_per_second(),
-            "bytes_per_second": self.records_per_second() * f64::from(self.size),
+            "bytes_per_second": self.bytes_per_second(),
             "latency_us": latency_json(&self.recorder.latency_us),
             "errors": self.recorder.errors,
             "first_error": self.recorder.first_error.as_ref().map(ToString::to_string),
@@ -54,7 +59,7 @@ impl Report {
             format!(
                 "{:.0} records/s, {}/s ({} records in {:.2} s)",
                 self.records_per_second(),
-                output::bytes(self.records_per_second() * f64::from(self.size)),
+                output::bytes(self.bytes_per_second()),
                 self.recorder.records,
                 self.recorder.took().as_secs_f64()
             ),
@@ -87,7 +92,7 @@ impl Report {
     }
 }
 
-fn latency_json(latency: &Histogram<u64>) -> Value {
+pub(super) fn latency_json(latency: &Histogram<u64>) -> Value {
     json!({
         "p50": latency.value_at_quantile(0.5),
         "p99": latency.value_at_quantile(0.99),
@@ -96,7 +101,7 @@ fn latency_json(latency: &Histogram<u64>) -> Value {
     })
 }
 
-fn latency_text(latency: &Histogram<u64>) -> String {
+pub(super) fn latency_text(latency: &Histogram<u64>) -> String {
     format!(
         "p50 {} µs, p99 {} µs, p99.9 {} µs, max {} µs",
         latency.value_at_quantile(0.5),

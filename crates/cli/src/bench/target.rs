@@ -22,8 +22,13 @@ pub(super) struct Target {
 impl Target {
     /// Finds or starts the broker, finds or makes the topic.
     pub(super) fn prepare(load: &Load, global: &Global) -> Result<Self, Failure> {
+        Self::prepare_with(load, global, &[])
+    }
+
+    /// The same with settings of a broker of its own, as environment variables.
+    pub(super) fn prepare_with(load: &Load, global: &Global, settings: &[(&str, &str)]) -> Result<Self, Failure> {
         load.check()?;
-        let own = if load.own { Some(OwnServer::start(&[])?) } else { None };
+        let own = if load.own { Some(OwnServer::start(settings)?) } else { None };
         let mut config = client_config(global);
         if let Some(own) = &own {
             config.seeds = vec![HostPort::parse(&own.client).map_err(|error| Failure::Usage(error.to_string()))?];
