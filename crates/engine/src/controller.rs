@@ -13,7 +13,9 @@ use lockgate_catalog::{Catalog, Command, Outcome};
 use lockgate_consensus::{Entry, EntryKind};
 use lockgate_storage::checkpoint::{self, CheckpointHeader};
 use lockgate_storage::disk::{DiskResult, FileOp, Path};
-use lockgate_wire::{Error, ErrorKind, GroupId, LogIndex, MonoTime, Offset, OutFrame, ReplicaId, Term, TopicId, proto};
+use lockgate_wire::{
+    Error, ErrorKind, GroupId, LogIndex, MonoTime, Offset, OutFrame, ReplicaId, ShardId, Term, TopicId, proto,
+};
 
 use crate::background::Background;
 use crate::config::METADATA_DIRECTORY;
@@ -23,6 +25,8 @@ use crate::mesh::Origin;
 use crate::output::Level;
 use crate::request::ControllerRequest;
 
+/// Where the controller lives.
+pub(crate) const METADATA_SHARD: ShardId = ShardId(0);
 /// The metadata's Raft group.
 pub(crate) const METADATA_GROUP: GroupId = GroupId(0);
 /// Its only replica on a single node.

@@ -19,7 +19,7 @@ use lockgate_wire::{Generation, GroupId, LogIndex, PartitionId, ShardId, Term, T
 use crate::config::{
     METADATA_DIRECTORY, NodeConfig, PARTITIONS_DIRECTORY, partition_directory, partition_of_directory,
 };
-use crate::controller::{METADATA_GROUP, catalog_of};
+use crate::controller::{METADATA_GROUP, METADATA_SHARD, catalog_of};
 use crate::partition::state::State;
 use crate::partition::upkeep::BUFFERED_MARK;
 use crate::route::shard_of;
@@ -30,8 +30,8 @@ pub struct RecoveredShard {
     pub(crate) buffered: Position,
     pub(crate) metadata: Option<RecoveredMetadata>,
     pub(crate) partitions: Vec<RecoveredPartition>,
-    /// Partition directories of this shard that no replica belongs to.
-    pub(crate) leftover: Vec<PartitionId>,
+    /// Partition directories of this shard that no replica belongs to, and whether they have data.
+    pub(crate) leftover: BTreeMap<PartitionId, bool>,
     /// What was found and decided, for the log.
     pub report: RecoveryReport,
 }
@@ -85,6 +85,8 @@ pub enum RecoveryError {
     Disk(DiskError),
     /// A replica's record says something that no build wrote.
     Malformed(String),
+    /// There are partitions or a catalog's checkpoint, and no journal that knows of them.
+    JournalMissing,
     /// A partition's files have more than its journal, which was synced: the journal lost something.
     JournalBehind {
         /// The partition.
@@ -104,6 +106,10 @@ impl fmt::Display for RecoveryError {
             Self::Segments(partition, error) => write!(f, "partition {partition}: {error}"),
             Self::Disk(error) => error.fmt(f),
             Self::Malformed(what) => f.write_str(what),
+            Self::JournalMissing => f.write_str(
+                "the journal of shard 0 has no catalog, but there are partitions or checkpoints: the directory `shards` was \
+                 lost or emptied; restore it from a copy, or start with a new data directory",
+            ),
             Self::JournalBehind { partition, files, journal } => write!(
                 f,
                 "partition {partition}: its files go up to entry {files}, its journal only to {journal}; the journal lost \
@@ -180,17 +186,35 @@ pub fn recover(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<Rec
     }
     let owned: BTreeSet<PartitionId> = partitions.iter().map(|partition| partition.tag.partition).collect();
     let mut leftover = directories(disk)?;
-    leftover.retain(|id| shard_of(*id, node.shards) == shard && !owned.contains(id));
+    if shard == METADATA_SHARD && metadata.is_none() {
+        check_nothing_is_known(disk, leftover.values().any(|has_data| *has_data))?;
+    }
+    leftover.retain(|id, _| shard_of(*id, node.shards) == shard && !owned.contains(id));
     Ok(RecoveredShard { synced, buffered, metadata, partitions, leftover, report })
 }
 
-/// The partitions that have a directory.
-fn directories(disk: &dyn Disk) -> Result<Vec<PartitionId>, RecoveryError> {
-    match disk.list(PARTITIONS_DIRECTORY) {
-        Ok(entries) => Ok(entries.iter().filter_map(|entry| partition_of_directory(&entry.name)).collect()),
-        Err(error) if error.is_missing() => Ok(Vec::new()),
-        Err(error) => Err(error.into()),
+/// The partitions that have a directory, and whether there is data in it.
+fn directories(disk: &dyn Disk) -> Result<BTreeMap<PartitionId, bool>, RecoveryError> {
+    let entries = match disk.list(PARTITIONS_DIRECTORY) {
+        Ok(entries) => entries,
+        Err(error) if error.is_missing() => return Ok(BTreeMap::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let mut found = BTreeMap::new();
+    for id in entries.iter().filter_map(|entry| partition_of_directory(&entry.name)) {
+        let files = disk.list(&partition_directory(id))?;
+        found.insert(id, files.iter().any(|file| file.name.ends_with(".log")));
     }
+    Ok(found)
+}
+
+/// A journal without a catalog is that of a new node. One that has data already lost its journal.
+fn check_nothing_is_known(disk: &dyn Disk, has_data: bool) -> Result<(), RecoveryError> {
+    let checkpoint = checkpoint::load_newest(disk, METADATA_DIRECTORY);
+    if has_data || checkpoint.is_ok_and(|loaded| loaded.checkpoint.is_some()) {
+        return Err(RecoveryError::JournalMissing);
+    }
+    Ok(())
 }
 
 /// Both journals of a shard while they are read.

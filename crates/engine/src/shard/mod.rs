@@ -53,8 +53,8 @@ pub struct Shard {
     next_gather: u64,
     /// The version of the view that was taken and is not reported yet.
     unreported_view: Option<u64>,
-    /// Partition directories of this shard that no replica belongs to.
-    leftover: Vec<PartitionId>,
+    /// Partition directories of this shard that no replica belongs to, and whether they have data.
+    leftover: BTreeMap<PartitionId, bool>,
     was_ready: bool,
     /// The shortest `fsync = interval` of a topic here, if there is one.
     sync_interval_ms: Option<u64>,

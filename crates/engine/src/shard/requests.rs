@@ -11,15 +11,13 @@ use lockgate_wire::{
 };
 
 use super::Shard;
+use crate::controller::METADATA_SHARD;
 use crate::limits::GATHERS;
 use crate::mesh::{Message, Origin};
 use crate::request::{ControllerRequest, PartitionRequest};
 use crate::route::shard_of;
 use crate::session::Phase;
 use crate::session::decode::{self, Request};
-
-/// The shard of the controller.
-const CONTROLLER: ShardId = ShardId(0);
 
 /// A topic's description while its partitions answer.
 pub(super) struct Gather {
@@ -146,7 +144,7 @@ impl Shard {
     fn ask_controller(&mut self, origin: Origin, request: ControllerRequest) {
         match &mut self.controller {
             Some(controller) => controller.handle(&mut self.core, origin, request),
-            None => self.request_mesh(CONTROLLER, Message::Controller { origin, request }, origin.connection),
+            None => self.request_mesh(METADATA_SHARD, Message::Controller { origin, request }, origin.connection),
         }
     }
 

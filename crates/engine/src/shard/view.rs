@@ -1,5 +1,6 @@
 //! From the view to replicas: what this shard has to open, to change, to delete.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lockgate_catalog::Catalog;
@@ -8,11 +9,11 @@ use lockgate_catalog::view::{Assignment, ClusterView, TopicView};
 use lockgate_storage::disk::FileOp;
 use lockgate_storage::journal::JournalKind;
 use lockgate_storage::segment::Segments;
-use lockgate_wire::{GroupId, PartitionId, ReplicaId, ShardId};
+use lockgate_wire::{GroupId, PartitionId, ReplicaId};
 
 use super::Shard;
 use crate::config::partition_directory;
-use crate::controller::{Controller, METADATA_GROUP, METADATA_REPLICA};
+use crate::controller::{Controller, METADATA_GROUP, METADATA_REPLICA, METADATA_SHARD};
 use crate::core::FileOwner;
 use crate::mesh::Message;
 use crate::output::{Lane, Level, Output};
@@ -24,7 +25,7 @@ use crate::route::shard_of;
 impl Shard {
     /// Opens what was recovered.
     pub(super) fn open(&mut self, metadata: Option<RecoveredMetadata>, partitions: Vec<RecoveredPartition>) {
-        if self.core.shard == ShardId(0) {
+        if self.core.shard == METADATA_SHARD {
             self.open_metadata(metadata);
         }
         for recovered in partitions {
@@ -121,10 +122,10 @@ impl Shard {
         }
         // Directories that a crash left behind after their topic's deletion. One without a tombstone is never touched.
         let leftover = std::mem::take(&mut self.leftover);
-        let (gone, kept) =
-            leftover.into_iter().partition(|id: &PartitionId| view.deleted_topics().contains(id.topic.0));
+        let (gone, kept) = leftover.into_iter().partition(|(id, _)| view.deleted_topics().contains(id.topic.0));
         self.leftover = kept;
-        gone.into_iter().for_each(|id| self.remove_directory(id));
+        let gone: BTreeMap<PartitionId, bool> = gone;
+        gone.into_keys().for_each(|id| self.remove_directory(id));
         self.sync_interval_ms = self.partitions.values().filter_map(Partition::sync_interval_ms).min();
         // A shorter interval, or a topic that waits to leave the buffered journal, does not wait out a longer one.
         self.sync_at = self.sync_at.map(|at| at.min(self.next_sync()));
@@ -156,6 +157,12 @@ impl Shard {
         let tag = Tag { partition: id, generation: assignment.generation };
         let (segments, make) = Segments::create(segment_config(id, topic.config.segment_bytes));
         let mut partition = Partition::new(id, (group, replica), segments, State::default());
+        if self.leftover.get(&id) == Some(&true) {
+            let why = "it has segments, but the journal knows nothing of it: the shard's journal was lost or emptied; \
+                       restore it from a copy, or delete the topic";
+            partition.fail(&mut self.core, why.into());
+            return self.add(group, partition);
+        }
         partition.make_directory(&mut self.core, make);
         if let Err(error) = self.core.host.bootstrap(group, replica, tag.encode(), Partition::journal_of(topic)) {
             partition.fail(&mut self.core, error.to_string());
@@ -190,7 +197,7 @@ impl Shard {
                 controller.view_taken(0, version);
                 controller.look_after(&mut self.core, false);
             }
-            None => self.send_mesh(ShardId(0), Message::ViewTaken { version }),
+            None => self.send_mesh(METADATA_SHARD, Message::ViewTaken { version }),
         }
         if !self.was_ready {
             self.was_ready = true;

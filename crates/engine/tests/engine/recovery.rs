@@ -1,6 +1,6 @@
 //! Starting on what a disk has: after a crash, after a loss of power, after damage.
 
-use lockgate_storage::disk::DiskError;
+use lockgate_storage::disk::{Disk, DiskError};
 use lockgate_wire::batch::Producer;
 use lockgate_wire::{ConnectionId, ErrorKind, ProducerId, proto};
 
@@ -218,4 +218,40 @@ fn a_disk_that_was_never_used_is_begun() {
     assert_eq!(node.metrics(0).view_version, node.metrics(2).view_version);
     let c = node.connect(2);
     assert_eq!(node.ask::<_, proto::ListTopicsOk>(c, &proto::ListTopics::default()).topics, []);
+}
+
+#[test]
+fn a_partition_with_data_and_without_its_journal_is_refused_and_others_serve() {
+    let mut node = Node::new(2);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 16, &[]);
+    for partition in 0..16 {
+        node.publish(c, topic, partition, batch(&["0"])).unwrap();
+    }
+    node.stop();
+    node.disk.remove_directory("shards/1").unwrap();
+    let mut node = node.crash();
+    let c = node.connect(0);
+    for partition in 0..16 {
+        let id = lockgate_wire::PartitionId { topic: topic.into(), partition };
+        if lockgate_engine::shard_of(id, 2).0 == 0 {
+            assert_eq!(node.read_all(c, topic, partition, 0), values(0..1));
+        } else {
+            let error = node.publish(c, topic, partition, batch(&["x"])).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::StorageFailed);
+            assert!(error.message.contains("the journal knows nothing of it"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_data_directory_without_its_catalog_does_not_start_as_a_new_one() {
+    let mut node = Node::new(1);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 1, &[]);
+    fill(&mut node, c, topic, 0..10);
+    node.stop();
+    node.disk.remove_directory("shards").unwrap();
+    let error = lockgate_engine::recover(&node.disk, &config(1), lockgate_wire::ShardId(0)).map(drop).unwrap_err();
+    assert_eq!(error, lockgate_engine::RecoveryError::JournalMissing);
 }
