@@ -10,6 +10,7 @@ mod mesh;
 mod publish;
 mod readers;
 mod recovery;
+mod scenarios;
 mod sessions;
 mod stop;
 mod streams;

@@ -3,6 +3,7 @@
 use lockgate_storage::disk::{Disk, DiskError};
 use lockgate_wire::batch::Producer;
 use lockgate_wire::{ConnectionId, ErrorKind, ProducerId, proto};
+use proptest::prelude::*;
 
 use crate::support::{FaultyDisk, Node, batch, config, numbered_batch};
 
@@ -254,4 +255,111 @@ fn a_data_directory_without_its_catalog_does_not_start_as_a_new_one() {
     node.disk.remove_directory("shards").unwrap();
     let error = lockgate_engine::recover(&node.disk, &config(1), lockgate_wire::ShardId(0)).map(drop).unwrap_err();
     assert_eq!(error, lockgate_engine::RecoveryError::JournalMissing);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Publish(u8),
+    Resend,
+    Advance(u64),
+    Fsync(bool),
+    Commit,
+    Crash,
+    Restart,
+    DiskFull(bool),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (1..6_u8).prop_map(Step::Publish),
+        2 => Just(Step::Resend),
+        3 => (1..40_000_u64).prop_map(Step::Advance),
+        1 => any::<bool>().prop_map(Step::Fsync),
+        1 => Just(Step::Commit),
+        2 => Just(Step::Crash),
+        1 => Just(Step::Restart),
+        1 => any::<bool>().prop_map(Step::DiskFull),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The process may die as often as it likes: what was answered is there, once, at its offset; what was resent is known.
+    #[test]
+    fn whatever_happens_to_the_process_the_log_is_what_was_answered(
+        steps in steps(),
+        size in prop_oneof![Just(1_usize), Just(30_000), Just(250_000)],
+        tail in prop_oneof![Just(0_u64), Just(64 << 20)],
+    ) {
+        let mut config = config(2);
+        config.limits.tail_bytes_per_shard = tail;
+        let mut node = Node::start(FaultyDisk::default(), config);
+        let mut c = node.connect(0);
+        let settings = [("segment_bytes", "1MiB"), ("retention_bytes", "3MiB")];
+        let topic = node.create_topic(c, "orders", 1, &settings);
+        let mut log: Vec<String> = Vec::new();
+        let mut numbers = 0;
+        let mut cursor = None;
+        let numbered = |n: i32, value: &str| {
+            numbered_batch(&[value], Some(Producer { id: ProducerId(5), epoch: 0, base_sequence: n }))
+        };
+        for step in steps {
+            match step {
+                Step::Publish(count) => for _ in 0..count {
+                    let value = format!("{}{}", log.len(), "x".repeat(size));
+                    // A full disk may refuse it; then it is not there.
+                    match node.publish(c, topic, 0, numbered(numbers, &value)) {
+                        Ok(ok) => {
+                            prop_assert_eq!((ok.base_offset, ok.duplicate), (log.len() as u64, false));
+                            log.push(value);
+                            numbers += 1;
+                        }
+                        Err(error) => prop_assert_eq!(error.kind, ErrorKind::StorageFull),
+                    }
+                },
+                Step::Resend => if let Some(last) = log.last() {
+                    let ok = node.publish(c, topic, 0, numbered(numbers - 1, last)).unwrap();
+                    prop_assert_eq!((ok.base_offset, ok.duplicate), (log.len() as u64 - 1, true));
+                },
+                Step::Advance(ms) => node.advance(ms),
+                Step::Fsync(always) => {
+                    let fsync = if always { "always" } else { "interval(5s)" };
+                    let set = [("fsync".to_string(), fsync.to_string())].into_iter().collect();
+                    let _: proto::AlterTopicOk =
+                        node.ask(c, &proto::AlterTopic { name: "orders".into(), set, if_version: None });
+                    node.advance(20);
+                }
+                Step::Commit => {
+                    let offset = log.len() as u64;
+                    let name = "c".to_string();
+                    let commit = proto::CommitCursor { topic_id: topic, partition: 0, name, offset, force: false };
+                    if node.try_ask::<_, proto::CommitCursorOk>(c, &commit).is_ok() {
+                        cursor = Some(offset);
+                    }
+                }
+                Step::DiskFull(full) => {
+                    node.disk.heal();
+                    if full {
+                        node.disk.fail("grow", "partitions/", DiskError::ENOSPC);
+                    }
+                }
+                Step::Crash | Step::Restart => {
+                    node.disk.heal();
+                    node = if matches!(step, Step::Crash) { node.crash() } else { node.restart() };
+                    c = node.connect(1);
+                }
+            }
+            let list = proto::ListOffsets { topic_id: topic, partition: 0, timestamp_ms: None };
+            let kept: proto::ListOffsetsOk = node.ask(c, &list);
+            prop_assert_eq!(kept.high_watermark, log.len() as u64);
+            let read = node.read_all(c, topic, 0, kept.earliest_offset);
+            prop_assert!(read.iter().map(|(_, value)| value).eq(log[kept.earliest_offset as usize..].iter()));
+            let get = proto::GetCursor { topic_id: topic, partition: 0, name: "c".into() };
+            prop_assert_eq!(node.ask::<_, proto::GetCursorOk>(c, &get).offset, cursor);
+        }
+        node.disconnect(c);
+        node.assert_idle();
+    }
 }

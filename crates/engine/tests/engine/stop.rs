@@ -12,12 +12,13 @@ fn a_stop_answers_what_was_taken_refuses_what_is_new_and_tells_everyone() {
     let mut node = Node::new(2);
     let c = node.connect(0);
     let topic = node.create_topic(c, "orders", 4, &[]);
+    let idle = node.create_topic(c, "idle", 1, &[]);
     for partition in 0..4 {
         node.subscribe(c, 1 + u64::from(partition), (topic, partition), At::Latest(true), 1 << 20).unwrap();
     }
     node.hold_journal = true;
     let taken: Vec<u64> = (0..4).map(|p| node.send_and_run(c, &publish(topic, p), batch(&["a"]))).collect();
-    let fetch = proto::Fetch { topic_id: topic, partition: 0, offset: 0, max_bytes: 0, max_wait_ms: 30_000 };
+    let fetch = proto::Fetch { topic_id: idle, partition: 0, offset: 0, max_bytes: 0, max_wait_ms: 30_000 };
     let waits = node.send_and_run(c, &fetch, Default::default());
     node.begin_stop();
     assert!(node.push_of::<proto::GoingAway>(c).is_some());

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use lockgate_engine::Input;
 use lockgate_wire::op::Body;
 use lockgate_wire::proto::start_position::At;
-use lockgate_wire::{ConnectionId, Error, Frame, FrameKind, OutFrame, proto};
+use lockgate_wire::{ConnectionId, Error, Frame, FrameKind, Op, OutFrame, proto};
 
 use super::{Node, publish, records};
 
@@ -117,6 +117,20 @@ impl Node {
             FrameKind::Error => Err(Error::from_proto(frame.message().unwrap())),
             _ => Ok(frame),
         })
+    }
+
+    /// Takes the oldest answer out of what was received.
+    pub fn oldest_answer(&mut self, connection: ConnectionId) -> Option<Result<Frame, Error>> {
+        let frames = self.received.get(&connection.0)?;
+        let id = frames.iter().find(|frame| frame.kind != FrameKind::Push)?.request_id;
+        self.answer(connection, id)
+    }
+
+    /// What connections were sent and nobody has taken, heartbeats aside.
+    pub fn not_taken(&self) -> Vec<String> {
+        let frames = self.received.iter().flat_map(|(c, frames)| frames.iter().map(move |frame| (c, frame)));
+        let frames = frames.filter(|(_, frame)| frame.op() != Some(Op::Ping));
+        frames.map(|(c, frame)| format!("{:?} of {:?} to connection {c}", frame.kind, frame.op())).collect()
     }
 
     /// The frame of an error about the connection.
