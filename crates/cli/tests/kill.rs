@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use support::{Broker, Random, Scratch, number_from_env, wait_until};
+use support::{Broker, Random, Scratch, number_from_env, shown, wait_until};
 
 const TOPIC: &str = "lines";
 const PARTITIONS: u32 = 3;
@@ -75,7 +75,9 @@ fn write_lines(path: &Path, run: u64, lines: u64) {
 
 fn produce(scratch: &Scratch, broker: &Broker, input: &Path, acks: &Path) -> Child {
     let (input, acks) = (input.to_str().unwrap(), acks.to_str().unwrap());
-    let arguments = ["produce", TOPIC, "--file", input, "--acks", acks, "--json", "--batch-bytes", "8192"];
+    let mut arguments = vec!["produce", TOPIC, "--file", input, "--acks", acks, "--json", "--batch-bytes", "8192"];
+    // What is handed over early waits for many restarts.
+    arguments.extend(["--timeout", "600"]);
     scratch.lockgate(broker, &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
@@ -152,14 +154,19 @@ fn every_acknowledged_line_outlives_a_broker_that_is_killed_again_and_again() {
         // At a moment of chance within this kill's share of the lines.
         let share = lines / (kills + 1);
         let target = share * killed + random.below(share) + 1;
+        let mut has_ended = false;
         wait_until("the lines of this kill's share are acknowledged", || {
-            assert!(producer.try_wait().unwrap().is_none() || acks.count() >= lines, "produce has ended");
-            acks.count() >= target
+            has_ended = producer.try_wait().unwrap().is_some();
+            acks.count() >= target || has_ended
         });
+        if acks.count() < target {
+            let output = producer.wait_with_output().unwrap();
+            panic!("produce ended after {killed} kills: {}\n{}", shown(&output), broker.log());
+        }
         killed += kill_and_restart(&scratch, &mut broker, &mut random);
     }
     let output = producer.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}\n{}", support::shown(&output), broker.log());
+    assert!(output.status.success(), "{}\n{}", shown(&output), broker.log());
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["acknowledged"], lines);
     assert_eq!(report["lines"]["acknowledged"], serde_json::json!([[1, lines]]));

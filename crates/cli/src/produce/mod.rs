@@ -31,6 +31,10 @@ use crate::output;
 /// without an answer; this bounds those that are answered and stand behind one that is not.
 const PENDING_LINES_MAX: usize = 1_000_000;
 
+/// Records that wait for their acknowledgement. Enough to keep any broker busy, and little enough that no record waits for
+/// long behind others: its time counts from when it was taken.
+const BUFFER_BYTES: usize = 8 * 1024 * 1024;
+
 #[derive(Debug, Args)]
 pub(crate) struct Produce {
     /// The topic
@@ -116,6 +120,7 @@ impl Produce {
             ack: self.ack.level(),
             idempotent: self.ack.level() == Ack::Quorum,
             in_flight: self.in_flight,
+            buffer_bytes: BUFFER_BYTES,
             timeout: Duration::from_secs(self.timeout),
             ..ProducerConfig::default()
         }

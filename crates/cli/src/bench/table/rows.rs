@@ -34,7 +34,7 @@ fn publish_synced(extent: &Extent<'_>) -> Result<Vec<Row>, Failure> {
         let device = baseline::append_and_sync(directory(&target), size, extent.duration()).map_err(failed())?;
         let direct = baseline::direct(directory(&target), size, extent.duration()).map_err(failed())?;
         let direct =
-            direct.map_or_else(String::new, |d| format!(", O_DIRECT|O_DSYNC: {}/s", bytes(d.bytes_per_second())));
+            direct.map_or_else(String::new, |d| format!(", O_DIRECT+O_DSYNC: {}/s", bytes(d.bytes_per_second())));
         Ok(Row {
             work: work.into(),
             measured: rate(&published),
