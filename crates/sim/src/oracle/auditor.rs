@@ -77,7 +77,7 @@ impl Auditor {
             Some(Task::Read { partition, next: Some(next), batches }) => {
                 let answer: proto::FetchOk = frame.message().map_err(text)?;
                 let append_time = io.board.topic(partition.topic).is_some_and(|topic| topic.append_time);
-                let read = read_batches(io.board, &frame.payload, append_time)?;
+                let read = read_batches(io.board, &frame.payload, *next, append_time)?;
                 for placed in read {
                     if placed.offset > *next || placed.end() <= *next {
                         return Err(format!("partition {partition}: {placed:?} where offset {next} was due"));

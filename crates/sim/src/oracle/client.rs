@@ -53,8 +53,24 @@ pub struct Environment<'a> {
     pub events: &'a mut Vec<Event>,
 }
 
-/// An oracle client.
-pub struct Client {
+/// A client as the world sees it.
+pub trait Actor {
+    /// Handles an input. Afterwards the world asks what is to be done.
+    fn handle(&mut self, input: ClientInput, environment: &mut Environment<'_>);
+    /// A connection is to be opened; asked once.
+    fn takes_connect(&mut self, now: Time) -> bool;
+    /// The connection is to be closed by this side, after what was sent; asked once.
+    fn takes_close(&mut self) -> bool;
+    /// Bytes to be sent.
+    fn takes_outgoing(&mut self) -> Vec<Bytes>;
+    /// When the next [`ClientInput::Wake`] is due.
+    fn next_wake(&self) -> Time;
+    /// What is left to be done in the settling phase, if anything is.
+    fn waits_for(&self) -> Option<String>;
+}
+
+/// An oracle client that speaks the protocol itself.
+pub(super) struct Client {
     number: ClientNo,
     rng: Rng,
     session: Session,
@@ -65,66 +81,8 @@ pub struct Client {
 
 impl Client {
     /// A client that connects for the first time then.
-    pub fn new(number: ClientNo, role: Box<dyn Role>, mut rng: Rng) -> Self {
-        let first_attempt = rng.below(500 * MS);
+    pub(super) fn new(number: ClientNo, role: Box<dyn Role>, rng: Rng, first_attempt: Time) -> Self {
         Self { number, rng, session: Session::new(first_attempt), role, act_at: Time::MAX, wants_close: false }
-    }
-
-    /// The same client, connecting no earlier than then.
-    #[must_use]
-    pub fn starting_at(mut self, time: Time) -> Self {
-        self.session = Session::new(time);
-        self
-    }
-
-    /// Handles an input. Afterwards the world asks what is to be done.
-    pub fn handle(&mut self, input: ClientInput, environment: &mut Environment<'_>) {
-        let now = environment.now;
-        match input {
-            ClientInput::Wake => self.wake(environment),
-            ClientInput::Connected { connection, life } => self.session.connected(connection, life, now, &mut self.rng),
-            ClientInput::Received(bytes) => {
-                self.session.receive(&bytes, now);
-                while let Some(incoming) = self.session.next_incoming() {
-                    self.incoming(incoming, environment);
-                    if self.wants_close {
-                        break;
-                    }
-                }
-            }
-            ClientInput::Lost => self.lose(environment),
-        }
-    }
-
-    /// A connection is to be opened; asked once.
-    pub fn takes_connect(&mut self, now: Time) -> bool {
-        let due = matches!(self.session.stage, Stage::Apart { retry_at } if retry_at <= now);
-        if due {
-            self.session.stage = Stage::Connecting;
-        }
-        due
-    }
-
-    /// The connection is to be closed by this side; asked once.
-    pub fn takes_close(&mut self) -> bool {
-        std::mem::take(&mut self.wants_close)
-    }
-
-    /// Bytes to be sent.
-    pub fn takes_outgoing(&mut self) -> Vec<Bytes> {
-        std::mem::take(&mut self.session.outgoing)
-    }
-
-    /// When the next [`ClientInput::Wake`] is due.
-    pub fn next_wake(&self) -> Time {
-        let act_at = if self.session.stage == Stage::Open { self.act_at } else { Time::MAX };
-        act_at.min(self.session.next_deadline())
-    }
-
-    /// What is left to be done in the settling phase, if anything is.
-    pub fn waits_for(&self) -> Option<String> {
-        let what = self.role.waits_for()?;
-        Some(format!("client {} ({:?}) waits for {what}", self.number, self.session.stage))
     }
 
     fn wake(&mut self, environment: &mut Environment<'_>) {
@@ -183,6 +141,52 @@ impl Client {
             events: environment.events,
         };
         act(&mut *self.role, &mut io);
+    }
+}
+
+impl Actor for Client {
+    fn handle(&mut self, input: ClientInput, environment: &mut Environment<'_>) {
+        let now = environment.now;
+        match input {
+            ClientInput::Wake => self.wake(environment),
+            ClientInput::Connected { connection, life } => self.session.connected(connection, life, now, &mut self.rng),
+            ClientInput::Received(bytes) => {
+                self.session.receive(&bytes, now);
+                while let Some(incoming) = self.session.next_incoming() {
+                    self.incoming(incoming, environment);
+                    if self.wants_close {
+                        break;
+                    }
+                }
+            }
+            ClientInput::Lost => self.lose(environment),
+        }
+    }
+
+    fn takes_connect(&mut self, now: Time) -> bool {
+        let due = matches!(self.session.stage, Stage::Apart { retry_at } if retry_at <= now);
+        if due {
+            self.session.stage = Stage::Connecting;
+        }
+        due
+    }
+
+    fn takes_close(&mut self) -> bool {
+        std::mem::take(&mut self.wants_close)
+    }
+
+    fn takes_outgoing(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.session.outgoing)
+    }
+
+    fn next_wake(&self) -> Time {
+        let act_at = if self.session.stage == Stage::Open { self.act_at } else { Time::MAX };
+        act_at.min(self.session.next_deadline())
+    }
+
+    fn waits_for(&self) -> Option<String> {
+        let what = self.role.waits_for()?;
+        Some(format!("client {} ({:?}) waits for {what}", self.number, self.session.stage))
     }
 }
 

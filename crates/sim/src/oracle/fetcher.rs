@@ -1,5 +1,6 @@
 //! A reader by single reads: chains of fetches with small and large bounds, waiting or not.
 
+use lockgate_wire::batch;
 use lockgate_wire::{Error, ErrorKind, Frame, PartitionId, proto};
 
 use super::Role;
@@ -57,18 +58,17 @@ impl Fetcher {
         let Some(chain) = &mut self.chain else { return };
         let (partition, append_time) =
             (chain.partition, io.board.topic(chain.partition.topic).is_some_and(|t| t.append_time));
-        let (answer, batches) =
-            match (frame.message::<proto::FetchOk>(), read_batches(io.board, &frame.payload, append_time)) {
-                (Ok(answer), Ok(batches)) => (answer, batches),
-                (Err(error), _) => return io.unexpected(error.to_string()),
-                (_, Err(error)) => return io.unexpected(format!("partition {partition}: {error}")),
-            };
-        if batches.len() > 1 && max_bytes > 0 && frame.payload.len() > max_bytes as usize {
-            io.unexpected(format!(
-                "{} bytes in {} batches for a fetch of {max_bytes}",
-                frame.payload.len(),
-                batches.len()
-            ));
+        let (answer, batches) = match (
+            frame.message::<proto::FetchOk>(),
+            read_batches(io.board, &frame.payload, chain.next, append_time),
+        ) {
+            (Ok(answer), Ok(batches)) => (answer, batches),
+            (Err(error), _) => return io.unexpected(error.to_string()),
+            (_, Err(error)) => return io.unexpected(format!("partition {partition}: {error}")),
+        };
+        let (bytes, wire_batches) = (frame.payload.len(), batch::split(frame.payload.clone()).count());
+        if wire_batches > 1 && max_bytes > 0 && bytes > max_bytes as usize {
+            io.unexpected(format!("{bytes} bytes in {wire_batches} batches for a fetch of {max_bytes}"));
         }
         let (earliest, high_watermark, next) = (answer.earliest_offset, answer.high_watermark, answer.next_offset);
         io.saw(What::Bounds { partition, asked, earliest, high_watermark });

@@ -8,6 +8,7 @@ mod cursors;
 mod fetcher;
 mod founder;
 mod idempotent;
+mod library;
 mod payload;
 mod plain;
 mod prober;
@@ -16,14 +17,16 @@ mod subscriber;
 mod topics;
 
 pub use board::{Board, TopicInfo};
-pub use client::{Client, ClientInput, Environment, Phase};
+pub use client::{Actor, ClientInput, Environment, Phase};
 pub use founder::TopicPlan;
 pub use payload::read_batches;
 
+use crate::history::ClientNo;
 use crate::rng::Rng;
+use crate::time::{SECOND, Time};
 use lockgate_wire::{Error, Frame};
 
-use client::Io;
+use client::{Client, Io};
 
 /// One kind of work on a connection.
 pub trait Role {
@@ -41,15 +44,15 @@ pub trait Role {
     fn waits_for(&self) -> Option<String>;
 }
 
-/// The oracle that reads everything back.
-pub fn audit(board: &Board) -> Box<dyn Role> {
-    Box::new(auditor::Auditor::new(board))
+/// The oracle that reads everything back, beginning now.
+pub fn audit(number: ClientNo, board: &Board, rng: Rng, now: Time) -> Box<dyn Actor> {
+    Box::new(Client::new(number, Box::new(auditor::Auditor::new(board)), rng, now))
 }
 
 /// The oracles of a run. The first founds the topics that the others use.
-pub fn cast(topics: Vec<TopicPlan>, rng: &mut Rng) -> Vec<Box<dyn Role>> {
+pub fn cast(topics: Vec<TopicPlan>, rng: &mut Rng) -> Vec<Box<dyn Actor>> {
     let mut roles: Vec<Box<dyn Role>> = vec![Box::new(founder::Founder::new(topics))];
-    for _ in 0..rng.within(2..=4) {
+    for _ in 0..rng.within(1..=3) {
         roles.push(Box::new(idempotent::Idempotent::new(rng)));
     }
     for _ in 0..rng.within(1..=2) {
@@ -64,5 +67,13 @@ pub fn cast(topics: Vec<TopicPlan>, rng: &mut Rng) -> Vec<Box<dyn Role>> {
     roles.push(Box::<prober::Prober>::default());
     roles.push(Box::new(cursors::CursorKeeper::new(rng)));
     roles.push(Box::new(topics::TopicKeeper::new(rng)));
-    roles
+    let mut actors: Vec<Box<dyn Actor>> = Vec::new();
+    for role in roles {
+        let first_attempt = rng.below(SECOND / 2);
+        actors.push(Box::new(Client::new(actors.len() as ClientNo, role, rng.fork(), first_attempt)));
+    }
+    for _ in 0..rng.within(0..=2) {
+        actors.push(Box::new(library::LibraryClient::new(actors.len() as ClientNo, rng.fork())));
+    }
+    actors
 }

@@ -2,7 +2,8 @@
 //! follows from that, so that a reader knows what it must have got.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use lockgate_wire::batch::{self, BatchBuilder, BatchHeader, Codec, Producer, Record, RecordHeader};
+use lockgate_wire::Offset;
+use lockgate_wire::batch::{self, BatchBuilder, Codec, Producer, Record, RecordHeader};
 
 use super::board::{BatchInfo, Board};
 use crate::history::{BatchNo, Placed};
@@ -43,6 +44,12 @@ pub(super) fn make(board: &mut Board, shape: Shape, first_ms: i64, producer: Opt
     (number, builder.build(producer))
 }
 
+/// Makes a single record, which is a batch of one to whoever judges: its number, and the record.
+pub(super) fn make_single(board: &mut Board, filler_bytes: usize, timestamp_ms: i64) -> (BatchNo, Record) {
+    let number = board.new_batch(BatchInfo { records: 1, first_ms: timestamp_ms });
+    (number, record(number, 0, filler_bytes, timestamp_ms))
+}
+
 fn record(batch: BatchNo, index: u32, filler_bytes: usize, timestamp_ms: i64) -> Record {
     let mut value = BytesMut::with_capacity(MARK_BYTES + filler_bytes);
     value.put_u32(batch);
@@ -63,42 +70,53 @@ fn filler(batch: BatchNo, index: u32) -> u8 {
 }
 
 /// The batches of a payload in their places, or what is wrong with it. Every record is compared with what its oracle made.
-pub fn read_batches(board: &Board, payload: &Bytes, append_time: bool) -> Result<Vec<Placed>, String> {
-    batch::split(payload.clone())
-        .map(|bytes| {
-            let bytes = bytes.map_err(|error| error.to_string())?;
-            read_batch(board, bytes, append_time)
-        })
-        .collect()
+///
+/// What ends before `from` is left out, as long as it came in one piece with what begins there: that piece is never cut.
+pub fn read_batches(board: &Board, payload: &Bytes, from: u64, append_time: bool) -> Result<Vec<Placed>, String> {
+    let mut places: Vec<Placed> = Vec::new();
+    for bytes in batch::split(payload.clone()) {
+        let decoded = batch::decode(bytes.map_err(|error| error.to_string())?, MAX_DECOMPRESSED_BYTES);
+        let decoded = decoded.map_err(|error| error.to_string())?;
+        if decoded.header.leader_epoch < 1 {
+            return Err(format!("leader epoch {} in a delivered batch", decoded.header.leader_epoch));
+        }
+        let mut records = &decoded.records[..];
+        while let Some((offset, first)) = records.first() {
+            let mark = first.value.as_ref().and_then(|value| value.first_chunk::<4>());
+            let batch = mark.map(|mark| u32::from_be_bytes(*mark)).ok_or("a record without a mark")?;
+            let info = board.batch(batch).ok_or_else(|| format!("a record of batch {batch}, which nobody made"))?;
+            let Some((whole, rest)) = records.split_at_checked(info.records as usize) else {
+                return Err(format!("{} records of batch {batch}, it was made with {}", records.len(), info.records));
+            };
+            check_records(batch, info, whole, append_time)?;
+            places.push(Placed { offset: offset.0, records: info.records, batch });
+            records = rest;
+        }
+        places.retain(|placed| placed.end() > from);
+        if places.is_empty() {
+            return Err(format!("a batch that ends before offset {from}, where the reader stands"));
+        }
+    }
+    Ok(places)
 }
 
-fn read_batch(board: &Board, bytes: Bytes, append_time: bool) -> Result<Placed, String> {
-    let decoded = batch::decode(bytes, MAX_DECOMPRESSED_BYTES).map_err(|error| error.to_string())?;
-    let header: &BatchHeader = &decoded.header;
-    if header.leader_epoch < 1 {
-        return Err(format!("leader epoch {} in a delivered batch", header.leader_epoch));
-    }
-    let mark = decoded
-        .records
-        .first()
-        .and_then(|(_, record)| record.value.as_ref())
-        .and_then(|value| value.first_chunk::<4>());
-    let number = mark.map(|mark| u32::from_be_bytes(*mark)).ok_or("a record without a mark")?;
-    let info = board.batch(number).ok_or_else(|| format!("a record of batch {number}, which nobody made"))?;
-    if decoded.records.len() != info.records as usize {
-        return Err(format!("batch {number} has {} records, it was made with {}", decoded.records.len(), info.records));
-    }
-    for (index, (_, got)) in decoded.records.iter().enumerate() {
+fn check_records(
+    batch: BatchNo,
+    info: BatchInfo,
+    records: &[(Offset, Record)],
+    append_time: bool,
+) -> Result<(), String> {
+    for (index, (_, got)) in records.iter().enumerate() {
         let filler_bytes = got.value.as_ref().map_or(0, |value| value.len().saturating_sub(MARK_BYTES));
-        let mut made = record(number, index as u32, filler_bytes, info.first_ms + index as i64);
+        let mut made = record(batch, index as u32, filler_bytes, info.first_ms + index as i64);
         if append_time {
             made.timestamp_ms = got.timestamp_ms;
         }
         if *got != made {
-            return Err(format!("record {index} of batch {number} is not what was sent: {got:?}"));
+            return Err(format!("record {index} of batch {batch} is not what was sent: {got:?}"));
         }
     }
-    Ok(Placed { offset: header.base_offset as u64, records: info.records, batch: number })
+    Ok(())
 }
 
 #[cfg(test)]
@@ -116,8 +134,9 @@ mod tests {
         for codec in Codec::ALL {
             let shape = Shape { records: 7, filler_bytes: 300, codec };
             let (number, bytes) = make(&mut board, shape, 1000, None);
-            let places = read_batches(&board, &stored(&bytes, 40), false);
+            let places = read_batches(&board, &stored(&bytes, 40), 43, false);
             assert_eq!(places, Ok(vec![Placed { offset: 40, records: 7, batch: number }]));
+            assert!(read_batches(&board, &stored(&bytes, 40), 47, false).is_err());
         }
     }
 
@@ -127,11 +146,11 @@ mod tests {
         let shape = Shape { records: 3, filler_bytes: 10, codec: Codec::None };
         make(&mut ours, shape, 1000, None);
         let (_, bytes) = make(&mut other, Shape { records: 4, ..shape }, 1000, None);
-        assert!(read_batches(&ours, &stored(&bytes, 0), false).is_err());
+        assert!(read_batches(&ours, &stored(&bytes, 0), 0, false).is_err());
         let (_, bytes) = make(&mut other, shape, 1000, None);
-        assert!(read_batches(&ours, &stored(&bytes, 0), false).is_err());
+        assert!(read_batches(&ours, &stored(&bytes, 0), 0, false).is_err());
         let (_, late) = make(&mut Board::default(), shape, 2000, None);
-        assert!(read_batches(&ours, &stored(&late, 0), false).is_err());
-        assert!(read_batches(&ours, &stored(&late, 0), true).is_ok());
+        assert!(read_batches(&ours, &stored(&late, 0), 0, false).is_err());
+        assert!(read_batches(&ours, &stored(&late, 0), 0, true).is_ok());
     }
 }

@@ -1,6 +1,7 @@
 //! A reader by subscription: every start position, small and large credit, granted late; it comes back after every loss
 //! where it stood.
 
+use lockgate_wire::batch;
 use lockgate_wire::op::Op;
 use lockgate_wire::proto::start_position::At;
 use lockgate_wire::{Error, ErrorKind, Frame, PartitionId, proto};
@@ -128,16 +129,13 @@ impl Subscriber {
             io.unexpected(format!("a delivery with credit {} (opened: {})", reading.credit, reading.opened));
         }
         let append_time = io.board.topic(reading.partition.topic).is_some_and(|topic| topic.append_time);
-        let batches = match read_batches(io.board, &frame.payload, append_time) {
+        let batches = match read_batches(io.board, &frame.payload, reading.next, append_time) {
             Ok(batches) => batches,
             Err(error) => return io.unexpected(format!("partition {}: {error}", reading.partition)),
         };
-        if batches.is_empty() || batches.len() != deliver.append_time_ms.len() {
-            io.unexpected(format!(
-                "a delivery of {} batches with {} times",
-                batches.len(),
-                deliver.append_time_ms.len()
-            ));
+        let wire_batches = batch::split(frame.payload.clone()).count();
+        if wire_batches == 0 || wire_batches != deliver.append_time_ms.len() {
+            io.unexpected(format!("a delivery of {wire_batches} batches with {} times", deliver.append_time_ms.len()));
         }
         reading.credit -= frame.payload.len() as i64;
         reading.owed += frame.payload.len() as u64;

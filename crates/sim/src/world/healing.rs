@@ -3,8 +3,9 @@
 
 use super::World;
 use super::queue::Happening;
+use crate::history::ClientNo;
 use crate::invariants::bounds_hold;
-use crate::oracle::{Client, audit};
+use crate::oracle::audit;
 use crate::time::{SECOND, Time};
 
 /// How long the node may take to be ready and the oracles to have their answers once no fault strikes.
@@ -67,7 +68,7 @@ impl World {
 
     fn add_auditor(&mut self) {
         let number = self.clients.len();
-        self.clients.push(Client::new(number as u32, audit(&self.board), self.rng.fork()).starting_at(self.now));
+        self.clients.push(audit(number as ClientNo, &self.board, self.rng.fork(), self.now));
         self.client_links.push(None);
         self.client_pauses.push(0);
         self.client_wakes.push(Time::MAX);
@@ -84,7 +85,7 @@ impl World {
         if let Some(text) = self.find_leftover() {
             self.report(bounds_hold::NAME, format!("with nothing to do: {text}"));
         }
-        let waiting: Vec<_> = self.clients.iter().filter_map(Client::waits_for).collect();
+        let waiting: Vec<_> = self.clients.iter().filter_map(|client| client.waits_for()).collect();
         let (stage, since, is_ready) = (self.stage, self.stage_began as f64 / 1e9, self.node.is_ready());
         let text = format!("{stage:?} since {since:.1} s, node ready: {is_ready}, {waiting:?}");
         self.report("everything_heals_in_time", text);

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use crate::disk::SimDisk;
 use crate::history::{Event, Life, WORLD, What};
 use crate::invariants::{Judge, Violation};
-use crate::oracle::{Board, Client, Phase, cast};
+use crate::oracle::{Actor, Board, Phase, cast};
 use crate::rng::Rng;
 use crate::time::{SECOND, Time};
 use crate::trace::Trace;
@@ -93,7 +93,7 @@ struct World {
     node: Node,
     links: BTreeMap<LinkNo, Link>,
     next_link: LinkNo,
-    clients: Vec<Client>,
+    clients: Vec<Box<dyn Actor>>,
     client_links: Vec<Option<LinkNo>>,
     /// Until then a client does not read.
     client_pauses: Vec<Time>,
@@ -114,9 +114,7 @@ impl World {
         let mut rng = Rng::new(seed);
         let plan = Plan::draw(seed, &mut rng.fork());
         let disk = SimDisk::new(rng.fork());
-        let roles = cast(plan.topics.clone(), &mut rng.fork());
-        let clients: Vec<_> =
-            roles.into_iter().enumerate().map(|(n, role)| Client::new(n as u32, role, rng.fork())).collect();
+        let clients = cast(plan.topics.clone(), &mut rng.fork());
         let count = clients.len();
         Self {
             seed,
