@@ -4,11 +4,11 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use rustix::fs::OFlags;
+use rustix::fs::{Advice, OFlags, fadvise};
 
 use super::recorder::Recorder;
 
@@ -119,10 +119,39 @@ pub(super) fn tcp_sink(size: usize, duration: Duration) -> io::Result<Baseline> 
 
 /// Reads all files with this ending below a directory from one end to the other.
 pub(super) fn read_files(directory: &Path, ending: &str) -> io::Result<Baseline> {
+    let files = files(directory, ending)?;
     let begin = Instant::now();
     let mut recorder = Recorder::new(begin);
     let mut bytes = 0;
     let mut buffer = vec![0; READ_BYTES];
+    for path in files {
+        let mut file = File::open(path)?;
+        loop {
+            let from = Instant::now();
+            let count = file.read(&mut buffer)?;
+            if count == 0 {
+                break;
+            }
+            bytes += count as u64;
+            recorder.done(from, Instant::now(), 1);
+        }
+    }
+    Ok(Baseline { bytes, took: begin.elapsed(), latency_us: recorder.latency_us })
+}
+
+/// Has the operating system drop these files from its memory, so that the next read is the device's.
+pub(super) fn forget_files(directory: &Path, ending: &str) -> io::Result<()> {
+    for path in files(directory, ending)? {
+        let file = File::open(path)?;
+        file.sync_all()?;
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+    }
+    Ok(())
+}
+
+/// All files with this ending below a directory.
+fn files(directory: &Path, ending: &str) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
     let mut folders = vec![directory.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder)? {
@@ -130,18 +159,9 @@ pub(super) fn read_files(directory: &Path, ending: &str) -> io::Result<Baseline>
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == ending) {
-                let mut file = File::open(path)?;
-                loop {
-                    let from = Instant::now();
-                    let count = file.read(&mut buffer)?;
-                    if count == 0 {
-                        break;
-                    }
-                    bytes += count as u64;
-                    recorder.done(from, Instant::now(), 1);
-                }
+                found.push(path);
             }
         }
     }
-    Ok(Baseline { bytes, took: begin.elapsed(), latency_us: recorder.latency_us })
+    Ok(found)
 }

@@ -43,6 +43,8 @@ struct Row {
 enum Budget {
     AtLeast(f64),
     AtMost(f64),
+    /// It is only told.
+    None,
 }
 
 impl Budget {
@@ -50,6 +52,7 @@ impl Budget {
         match self {
             Self::AtLeast(least) => ratio >= least,
             Self::AtMost(most) => ratio <= most,
+            Self::None => true,
         }
     }
 }

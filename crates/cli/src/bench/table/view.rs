@@ -36,5 +36,6 @@ fn budget_text(budget: Budget) -> String {
     match budget {
         Budget::AtLeast(least) => format!("≥ {least}"),
         Budget::AtMost(most) => format!("≤ {most}"),
+        Budget::None => "none".into(),
     }
 }
