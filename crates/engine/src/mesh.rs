@@ -23,7 +23,7 @@ pub(crate) struct Origin {
     pub(crate) charge: u32,
     /// Whether the charge counts as publish memory of the shard too.
     pub(crate) publish: bool,
-    /// The subscription that the request wants to start.
+    /// The subscription that the request wants to start or to end.
     pub(crate) subscription: Option<SubscriptionId>,
 }
 

@@ -53,7 +53,10 @@ pub(crate) struct Connection {
     /// Whether it is not read at the moment.
     pub(crate) is_paused: bool,
     pub(crate) subscriptions: BTreeMap<SubscriptionId, PartitionId>,
-    /// The same, by partition.
+    /// Ids whose beginning or end their partition has not answered yet: what it still says is about the old ones.
+    /// An id stands here once for each such answer.
+    pub(crate) unsettled: Vec<SubscriptionId>,
+    /// Subscriptions by partition.
     pub(crate) by_partition: BTreeMap<PartitionId, SubscriptionId>,
     /// Subscriptions whose last delivery is not taken yet, because too much waits to be sent.
     pub(crate) held: VecDeque<SubscriptionId>,
@@ -77,6 +80,7 @@ impl Connection {
             parked: None,
             is_paused: false,
             subscriptions: BTreeMap::new(),
+            unsettled: Vec::new(),
             by_partition: BTreeMap::new(),
             held: VecDeque::new(),
         }

@@ -130,6 +130,9 @@ impl Sessions {
         let Some(connection) = self.connections.get_mut(&origin.connection) else { return };
         connection.unanswered -= 1;
         connection.charged -= u64::from(origin.charge);
+        if let Some(at) = connection.unsettled.iter().position(|id| Some(*id) == origin.subscription) {
+            connection.unsettled.swap_remove(at);
+        }
         let closing = match connection.phase {
             Phase::Closing(request) if connection.unanswered == 0 => Some(request),
             _ => None,
@@ -267,7 +270,7 @@ impl Sessions {
     ) -> Result<Option<SubscriptionId>, Error> {
         let max = core.node.limits.subscriptions_per_session;
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(None) };
-        if connection.subscriptions.contains_key(&subscription) {
+        if connection.subscriptions.contains_key(&subscription) || connection.unsettled.contains(&subscription) {
             let message = format!("subscription id {subscription} is in use in this session; choose another");
             return Err(Error::new(ErrorKind::InvalidRequest, message));
         }
@@ -286,6 +289,8 @@ impl Sessions {
             self.ended(core, id, old, body);
         }
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(None) };
+        connection.unsettled.push(subscription);
+        connection.unsettled.extend(superseded);
         connection.subscriptions.insert(subscription, partition);
         connection.by_partition.insert(partition, subscription);
         core.metrics.subscriptions += 1;

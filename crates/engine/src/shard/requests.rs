@@ -57,7 +57,8 @@ impl Shard {
         let silent =
             matches!(&request, Ok(Request::Partition(_, PartitionRequest::Publish { ack: proto::Ack::None, .. })));
         let subscription = match &request {
-            Ok(Request::Partition(_, PartitionRequest::Subscribe { subscription, .. })) => Some(*subscription),
+            Ok(Request::Partition(_, PartitionRequest::Subscribe { subscription, .. }))
+            | Ok(Request::Unsubscribe { subscription }) => Some(*subscription),
             _ => None,
         };
         let request_id = if silent { 0 } else { frame.request_id };
@@ -72,7 +73,7 @@ impl Shard {
             self.dispatch(origin, request)
         });
         if let Err(error) = result {
-            // A refused subscription was never registered: another one may have the id.
+            // What was refused here never went to a partition: the id may be another one's.
             let origin = Origin { subscription: None, ..origin };
             self.core.refuse(origin, &error);
         }
@@ -113,6 +114,9 @@ impl Shard {
             Request::Unsubscribe { subscription } => {
                 self.subscribed(origin.connection, subscription)?;
                 if let Some(partition) = self.sessions.unsubscribe(&mut self.core, origin.connection, subscription) {
+                    if let Some(connection) = self.sessions.get_mut(origin.connection) {
+                        connection.unsettled.push(subscription);
+                    }
                     self.ask_partition(origin, partition, PartitionRequest::Unsubscribe { subscription });
                 }
             }
@@ -134,7 +138,7 @@ impl Shard {
         let superseded = self.sessions.subscribe(&mut self.core, origin.connection, subscription, partition)?;
         if let Some(old) = superseded {
             let request = PartitionRequest::Unsubscribe { subscription: old };
-            let silent = Origin { request_id: 0, charge: 0, publish: false, subscription: None, ..origin };
+            let silent = Origin { request_id: 0, charge: 0, publish: false, subscription: Some(old), ..origin };
             self.sessions.charge(&mut self.core, origin.connection, 0, false);
             self.ask_partition(silent, partition, request);
         }

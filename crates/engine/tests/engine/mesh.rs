@@ -4,7 +4,7 @@ use bytes::Bytes;
 use lockgate_engine::shard_of;
 use lockgate_wire::proto::start_position::At;
 use lockgate_wire::proto::{self};
-use lockgate_wire::{PartitionId, ShardId, TopicId};
+use lockgate_wire::{ErrorKind, PartitionId, ShardId, TopicId};
 
 use crate::support::{FaultyDisk, Node, batch, config, publish};
 
@@ -93,5 +93,27 @@ fn frames_that_cross_while_a_connection_ends_leave_nothing_behind() {
     node.assert_idle();
     let c = node.connect(0);
     node.publish(c, topic, partition, batch(&["b"])).unwrap();
+    node.assert_idle();
+}
+
+#[test]
+fn an_id_is_free_again_only_when_its_partition_has_answered_for_the_old_one() {
+    let mut node = Node::new(2);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 8, &[]);
+    let partition = remote(topic);
+    node.publish(c, topic, partition, batch(&["a"])).unwrap();
+    node.hold_mesh = true;
+    let subscribe = |at| crate::support::subscribe(1, (topic, partition), at, 1 << 20);
+    let refused = node.send_and_run(c, &subscribe(At::Offset(99)), Bytes::new());
+    let ended = node.send_and_run(c, &proto::Unsubscribe { subscription_id: 1 }, Bytes::new());
+    let early = node.send_and_run(c, &subscribe(At::Earliest(true)), Bytes::new());
+    assert_eq!(node.answer(c, early).unwrap().unwrap_err().kind, ErrorKind::InvalidRequest);
+    node.release();
+    assert_eq!(node.answer(c, refused).unwrap().unwrap_err().kind, ErrorKind::OffsetOutOfRange);
+    assert!(node.answer(c, ended).unwrap().is_ok());
+    node.subscribe(c, 1, (topic, partition), At::Earliest(true), 1 << 20).unwrap();
+    assert_eq!(node.delivered(c).len(), 1, "no late word about the old one ends the new one");
+    node.disconnect(c);
     node.assert_idle();
 }

@@ -192,9 +192,7 @@ impl Readers {
         };
         for (_, reader) in self.readers.extract_if(.., |_, reader| is_meant(reader)) {
             let message = format!("subscription {subscription} ended before it began");
-            // It is not registered any more; another one may have its id.
-            let origin = reader.origin().map(|origin| Origin { subscription: None, ..origin });
-            if let Some(origin) = origin {
+            if let Some(origin) = reader.origin() {
                 core.refuse(origin, &Error::new(ErrorKind::SubscriptionNotFound, message));
             }
         }
