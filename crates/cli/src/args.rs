@@ -10,6 +10,7 @@ use crate::consume::Consume;
 use crate::cursor::CursorCommand;
 use crate::produce::Produce;
 use crate::server::ServerArgs;
+use crate::storage::StorageCommand;
 use crate::topic::TopicCommand;
 
 /// A distributed message broker: streams in one binary, one thread per core, replicated by Raft.
@@ -60,6 +61,9 @@ pub(crate) enum Command {
     /// Check and show the server's configuration
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Look into a data directory, and check it
+    #[command(subcommand)]
+    Storage(StorageCommand),
     /// Measure a broker, and what this machine allows
     #[command(subcommand)]
     Bench(BenchCommand),

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use lockgate_client::{ClientError, HostPort};
 use lockgate_server::{ConfigError, ServerError};
+use lockgate_storage::disk::DiskError;
 use serde_json::json;
 
 use crate::args::Global;
@@ -30,6 +31,10 @@ pub(crate) enum Failure {
     Client(ClientError),
     /// A file or the machine failed; the text says what was tried.
     Io { what: String, error: io::Error },
+    /// A file of the data directory cannot be read.
+    Disk(DiskError),
+    /// The data directory is damaged. The report before it says how.
+    Damaged(String),
     /// Not everything was acknowledged. The report before it says what was.
     Incomplete { what: String, unknown: bool },
     /// Whoever read the output is gone: nothing is left to say, and nobody to say it to.
@@ -76,7 +81,8 @@ impl Failure {
             Self::Config(_) => "config",
             Self::Server(_) => "server",
             Self::Client(error) => error.kind(),
-            Self::Io { .. } => "io",
+            Self::Io { .. } | Self::Disk(_) => "io",
+            Self::Damaged(_) => "damaged",
             Self::Incomplete { unknown: true, .. } => "outcome_unknown",
             Self::Incomplete { .. } => "incomplete",
             Self::OutputClosed => "output_closed",
@@ -93,7 +99,7 @@ impl From<ClientError> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(what) | Self::Incomplete { what, .. } => f.write_str(what),
+            Self::Usage(what) | Self::Damaged(what) | Self::Incomplete { what, .. } => f.write_str(what),
             Self::Config(errors) => {
                 let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
                 write!(f, "the configuration is wrong\n  {}", lines.join("\n  "))
@@ -104,6 +110,7 @@ impl fmt::Display for Failure {
                 nobody_answers(f, &attempts.collect::<Vec<_>>())
             }
             Self::Client(error) => error.fmt(f),
+            Self::Disk(error) => error.fmt(f),
             Self::Io { what, error } => write!(f, "{what}: {error}"),
             Self::OutputClosed => f.write_str("the output was closed"),
         }

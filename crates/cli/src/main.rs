@@ -17,6 +17,7 @@ mod output;
 mod position;
 mod produce;
 mod server;
+mod storage;
 mod topic;
 
 use std::process::ExitCode;
@@ -43,6 +44,7 @@ fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Config(command) => config::run(command, global),
         Command::Completions(args) => completions::run(&args),
         Command::Bench(command) => bench::run(command, global),
+        Command::Storage(command) => storage::run(command, global),
         Command::Topic(command) => connect::runtime()?.block_on(topic::run(command, global)),
         Command::Produce(args) => connect::runtime()?.block_on(produce::run(&args, global)),
         Command::Consume(args) => connect::runtime()?.block_on(consume::run(&args, global)),

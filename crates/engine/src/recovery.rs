@@ -36,6 +36,18 @@ pub struct RecoveredShard {
     pub report: RecoveryReport,
 }
 
+impl RecoveredShard {
+    /// Partitions that will not serve, each with the reason.
+    pub fn refused(&self) -> impl Iterator<Item = (PartitionId, &RecoveryError)> {
+        self.partitions.iter().filter_map(|found| Some((found.tag.partition, found.files.as_ref().err()?)))
+    }
+
+    /// Partitions with data of which the journals know nothing: left of a deleted topic, or of a journal that is lost.
+    pub fn unknown(&self) -> impl Iterator<Item = PartitionId> {
+        self.leftover.iter().filter(|(_, has_data)| **has_data).map(|(id, _)| *id)
+    }
+}
+
 pub(crate) struct RecoveredMetadata {
     pub(crate) group: RecoveredGroup,
     pub(crate) catalog: Catalog,
@@ -187,7 +199,7 @@ pub fn recover(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<Rec
     let owned: BTreeSet<PartitionId> = partitions.iter().map(|partition| partition.tag.partition).collect();
     let mut leftover = directories(disk)?;
     if shard == METADATA_SHARD && metadata.is_none() {
-        check_nothing_is_known(disk, leftover.values().any(|has_data| *has_data))?;
+        check_nothing_is_known(disk, !leftover.is_empty())?;
     }
     leftover.retain(|id, _| shard_of(*id, node.shards) == shard && !owned.contains(id));
     Ok(RecoveredShard { synced, buffered, metadata, partitions, leftover, report })
@@ -208,10 +220,11 @@ fn directories(disk: &dyn Disk) -> Result<BTreeMap<PartitionId, bool>, RecoveryE
     Ok(found)
 }
 
-/// A journal without a catalog is that of a new node. One that has data already lost its journal.
-fn check_nothing_is_known(disk: &dyn Disk, has_data: bool) -> Result<(), RecoveryError> {
+/// A journal without a catalog is that of a new node. One that has a partition's directory, which is made once the catalog
+/// durably knows its topic, lost its journal.
+fn check_nothing_is_known(disk: &dyn Disk, has_partitions: bool) -> Result<(), RecoveryError> {
     let checkpoint = checkpoint::load_newest(disk, METADATA_DIRECTORY);
-    if has_data || checkpoint.is_ok_and(|loaded| loaded.checkpoint.is_some()) {
+    if has_partitions || checkpoint.is_ok_and(|loaded| loaded.checkpoint.is_some()) {
         return Err(RecoveryError::JournalMissing);
     }
     Ok(())

@@ -10,6 +10,7 @@ pub mod disk;
 mod driver;
 mod listen;
 pub mod log;
+pub mod rehearsal;
 mod run;
 mod shard_loop;
 mod status;

@@ -16,7 +16,6 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use lockgate_engine::NodeConfig;
 use lockgate_wire::ShardId;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -170,16 +169,7 @@ fn launch(
     let (inboxes, receivers): (Vec<InboxSender>, Vec<_>) =
         drivers.iter().map(|driver| inbox(driver.wake_handle())).unzip();
     let inboxes: Arc<[InboxSender]> = inboxes.into();
-    let node_config = Arc::new(NodeConfig {
-        node: identity.node,
-        cluster: identity.cluster,
-        shards: identity.shards,
-        incarnation: identity.incarnation,
-        journal: config.journal,
-        limits: config.limits.clone(),
-        advertise: config.advertise.clone(),
-        version: env!("CARGO_PKG_VERSION").into(),
-    });
+    let node_config = Arc::new(config.for_node(identity));
     let clock = Clock::start();
     let mut setups = Vec::new();
     for ((id, driver), inbox) in (0..config.shards).map(ShardId).zip(drivers).zip(receivers) {

@@ -202,6 +202,11 @@ pub fn load_newest(disk: &dyn Disk, directory: &str) -> DiskResult<Loaded> {
     Ok(loaded)
 }
 
+/// Whether a name in a partition's directory is that of a checkpoint.
+pub fn is_name(name: &str) -> bool {
+    index_of(name).is_some()
+}
+
 fn index_of(name: &str) -> Option<LogIndex> {
     let digits = name.strip_prefix(NAME_PREFIX)?;
     let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());

@@ -3,6 +3,7 @@
 //! Paths are relative to the data directory, with `/` between parts. The trait has a real implementation (server) and a
 //! simulated one (sim); [`FileOp::execute`] is the one place that gives an operation its meaning on either.
 
+pub mod dry_run;
 pub mod memory;
 
 use std::fmt;

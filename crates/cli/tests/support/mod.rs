@@ -64,7 +64,7 @@ impl Scratch {
 
     /// The same with settings by their environment variables.
     pub(crate) fn broker_with(&self, settings: &[(&str, &str)]) -> Broker {
-        Broker::start(self, "0", settings)
+        begin(self, settings).wait_ready()
     }
 
     /// A command in this directory that talks to this broker.
@@ -89,6 +89,12 @@ impl Scratch {
     }
 }
 
+/// A broker in this directory that is not ready yet, on a free port.
+pub(crate) fn begin(scratch: &Scratch, settings: &[(&str, &str)]) -> Starting {
+    let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Starting::spawn(scratch, "0", settings)
+}
+
 /// A broker's process; killed when dropped.
 pub(crate) struct Broker {
     child: Child,
@@ -103,12 +109,6 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
-    fn start(scratch: &Scratch, port: &str, settings: &[(&str, &str)]) -> Self {
-        let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let starting = Starting::spawn(scratch, port, settings);
-        starting.wait_ready()
-    }
-
     /// Starts it again on the same address, with the same settings, and waits until it is ready.
     pub(crate) fn start_again(&self, scratch: &Scratch) -> Broker {
         self.begin_again(scratch).wait_ready()
@@ -193,7 +193,14 @@ impl Starting {
     }
 
     /// Waits until clients can connect.
-    pub(crate) fn wait_ready(mut self) -> Broker {
+    pub(crate) fn wait_ready(self) -> Broker {
+        self.outcome().unwrap_or_else(|(status, log)| {
+            panic!("the broker did not become ready but ended with {status}; its log:\n{log}")
+        })
+    }
+
+    /// Waits until clients can connect, or the process has ended: then how, and its log.
+    pub(crate) fn outcome(mut self) -> Result<Broker, (ExitStatus, String)> {
         let mut broker = self.0.take().unwrap();
         let mut line = String::new();
         BufReader::new(broker.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -203,10 +210,10 @@ impl Starting {
         });
         let Some((client, admin)) = addresses else {
             let status = broker.child.wait().unwrap();
-            panic!("the broker did not become ready but ended with {status}; its log:\n{}", broker.log());
+            return Err((status, broker.log()));
         };
         (broker.client, broker.admin, broker.ready) = (client, admin, line);
-        broker
+        Ok(broker)
     }
 
     /// Ends it with -9 before it is ready, or just after.

@@ -15,8 +15,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use lockgate_engine::{JournalSettings, Limits};
+use lockgate_engine::{JournalSettings, Limits, NodeConfig};
 use lockgate_wire::NodeId;
+
+use crate::data_dir::Identity;
 
 pub use table::{Applies, Preset, SETTINGS, Setting};
 pub use value::{Kind, Value};
@@ -163,6 +165,20 @@ impl Config {
             return Err(errors);
         }
         Ok(Config::from_values(values))
+    }
+
+    /// What all shards of this start are told.
+    pub(crate) fn for_node(&self, identity: &Identity) -> NodeConfig {
+        NodeConfig {
+            node: identity.node,
+            cluster: identity.cluster,
+            shards: identity.shards,
+            incarnation: identity.incarnation,
+            journal: self.journal,
+            limits: self.limits.clone(),
+            advertise: self.advertise.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+        }
     }
 
     fn from_values(values: Values) -> Config {

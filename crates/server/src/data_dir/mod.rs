@@ -4,6 +4,7 @@
 //! lives as long as the value.
 
 mod identity;
+mod reading;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::disk::{DIRECTORY_MODE, RealDisk};
 pub(crate) use identity::random;
 pub use identity::{Identity, IdentityError};
+pub use reading::ReadDir;
 
 /// The file that is locked.
 const LOCK_FILE: &str = "LOCK";
@@ -149,15 +151,20 @@ fn lock(directory: &Path) -> Result<File, DataDirError> {
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
-            let mut text = String::new();
-            let pid = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
-            return Err(DataDirError::Locked { path: directory.into(), pid });
+            return Err(DataDirError::Locked { path: directory.into(), pid: holder(&mut file) });
         }
         Err(error) => return Err(failed("locking", error.into())),
     }
     let tell = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     tell.map_err(|error| failed("writing", error))?;
     Ok(file)
+}
+
+/// Who holds the lock, as far as it told: a tool that reads does not, and the one before it may be gone.
+fn holder(lock: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    let pid = lock.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok())?;
+    Path::new(&format!("/proc/{pid}")).exists().then_some(pid)
 }
 
 /// A directory that holds something and has no identity is somebody else's, or has lost its identity: both end badly if

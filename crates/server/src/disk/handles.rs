@@ -17,7 +17,10 @@ pub(crate) const MAX_OPEN_FILES: usize = 512;
 const FILE_MODE: u32 = 0o600;
 
 #[derive(Default, Debug)]
-pub(super) struct Handles(Mutex<Inner>);
+pub(super) struct Handles {
+    inner: Mutex<Inner>,
+    read_only: bool,
+}
 
 #[derive(Default, Debug)]
 struct Inner {
@@ -33,7 +36,13 @@ struct Open {
 }
 
 impl Handles {
-    /// The file, open for reading and writing (and never inherited by a child process: the standard library sees to it).
+    /// Handles through which nothing can be written.
+    pub(super) fn read_only() -> Self {
+        Self { read_only: true, ..Self::default() }
+    }
+
+    /// The file, open for reading and, unless that is excluded, writing (and never inherited by a child process: the
+    /// standard library sees to it).
     pub(super) fn open(&self, path: &str, place: &Path, create: bool) -> io::Result<Arc<File>> {
         let mut inner = self.lock();
         inner.clock += 1;
@@ -42,9 +51,10 @@ impl Handles {
             open.used = used;
             return Ok(open.file.clone());
         }
-        let file = Arc::new(
-            OpenOptions::new().read(true).write(true).create(create).truncate(false).mode(FILE_MODE).open(place)?,
-        );
+        let (write, create) = (!self.read_only, create && !self.read_only);
+        let mut options = OpenOptions::new();
+        options.read(true).write(write).create(create).truncate(false).mode(FILE_MODE);
+        let file = Arc::new(options.open(place)?);
         if inner.files.len() >= MAX_OPEN_FILES {
             let oldest = inner.files.iter().min_by_key(|(_, open)| open.used).map(|(path, _)| path.clone());
             oldest.and_then(|path| inner.files.remove(&path));
@@ -68,6 +78,6 @@ impl Handles {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
         // Nothing under the lock leaves the map half changed, so a panic elsewhere does not spoil it.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -38,6 +38,12 @@ impl RealDisk {
         Self { root: root.into(), handles: Handles::default() }
     }
 
+    /// The same for whoever only reads: files are opened for nothing else, so that none can be changed, and need not be
+    /// writable.
+    pub fn read_only(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), handles: Handles::read_only() }
+    }
+
     /// The place of a path on the machine. A path that would leave the root is refused: paths are made by the engine,
     /// but from names in files.
     pub(crate) fn locate(&self, stage: &'static str, path: &str) -> DiskResult<PathBuf> {

@@ -10,6 +10,7 @@
 
 mod config;
 mod format;
+pub mod inspect;
 mod layout;
 mod outcome;
 mod recovery;
@@ -51,7 +52,7 @@ pub enum JournalKind {
 }
 
 /// What a record is, for whoever wrote it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum RecordKind {
     /// A replica's beginning.

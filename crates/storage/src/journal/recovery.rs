@@ -17,8 +17,7 @@ use bytes::Bytes;
 use lockgate_wire::{GroupId, ReplicaId};
 
 pub use error::{Damage, RecoveryError};
-#[cfg(test)]
-pub(super) use scan::records as records_of;
+pub(super) use scan::{RecordsFault, records as records_of};
 
 use super::{JournalConfig, RecordKind, Sequence};
 use crate::disk::{Disk, Path};

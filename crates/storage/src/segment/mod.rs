@@ -14,6 +14,7 @@
 mod append;
 mod frame;
 mod index;
+pub mod inspect;
 mod open;
 mod read;
 mod retention;

@@ -187,7 +187,7 @@ impl Files {
 }
 
 /// The base offset in a file's name that ends so.
-fn base_of(name: &str, end: &str) -> Option<Offset> {
+pub(super) fn base_of(name: &str, end: &str) -> Option<Offset> {
     let digits = name.strip_suffix(end)?;
     let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse().ok().map(Offset)).flatten()

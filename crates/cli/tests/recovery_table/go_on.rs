@@ -1,0 +1,113 @@
+//! Rows after which the node starts and nothing is lost.
+
+use std::fs;
+
+use crate::journal::place;
+use crate::node::{End, Node};
+
+#[test]
+fn where_the_chain_ends_and_nothing_valid_is_beyond_the_log_goes_on() {
+    let node = Node::with_records(&[&["a", "b"]], End::Killed);
+    node.goes_on_with(&["a", "b"]).warned_of_nothing();
+    let start = node.goes_on_with(&["a", "b"]);
+    start.warned_of_nothing();
+    assert!(start.log.contains("ended_cleanly=true"), "{}", start.log);
+}
+
+#[test]
+fn after_an_orderly_stop_the_log_goes_on() {
+    let node = Node::with_records(&[&["a", "b"], &["c"], &[]], End::Stopped);
+    let start = node.goes_on_with(&["a", "b", "c"]);
+    start.warned_of_nothing();
+    assert!(start.log.contains("ended_cleanly=true"), "{}", start.log);
+    assert_eq!(start.announced["shards"][0]["ended_cleanly"], true);
+}
+
+#[test]
+fn a_mark_that_was_lost_between_writes_is_a_clean_gap_and_no_damage() {
+    let node = Node::with_records(&[&["a", "b", "c"]], End::Killed);
+    let file = &node.journal()[0];
+    let writes: Vec<_> = file.writes().cloned().collect();
+    let marks: Vec<_> = writes[..writes.len() - 1].iter().filter(|write| write["what"] == "mark").collect();
+    assert!(!marks.is_empty(), "{writes:?}");
+    for mark in marks {
+        let (offset, bytes) = place(mark);
+        file.overwrite(offset, &vec![0; bytes as usize]);
+    }
+    node.goes_on_with(&["a", "b", "c"]).warned_of_nothing();
+}
+
+#[test]
+fn a_prepared_file_is_reused_whatever_is_in_it() {
+    let node = Node::with_records(&[&["a"], &["b"]], End::Stopped);
+    let directory = node.data().join("shards/0/journal");
+    let prepared: Vec<_> = fs::read_dir(&directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("free-"))
+        .collect();
+    assert_eq!(prepared.len(), 1, "one is ready ahead of need: {prepared:?}");
+    // What a file's earlier life leaves: whole writes, good checksums.
+    fs::copy(&node.journal()[0].path, &prepared[0]).unwrap();
+    let files = node.journal().len();
+    node.goes_on_with(&["a", "b"]).warned_of_nothing();
+    assert_eq!(node.journal().len(), files + 1);
+    node.goes_on_with(&["a", "b"]).warned_of_nothing();
+}
+
+#[test]
+fn an_empty_or_short_prepared_file_is_in_nobodys_way() {
+    let node = Node::with_records(&[&["a"]], End::Stopped);
+    let directory = node.data().join("shards/0/journal");
+    fs::write(directory.join("free-7"), b"").unwrap();
+    fs::write(directory.join("free-8"), vec![0; 4096]).unwrap();
+    node.goes_on_with(&["a"]).warned_of_nothing();
+    assert!(!directory.join("free-7").exists() && !directory.join("free-8").exists());
+}
+
+/// The next journal file of the node, as it is when a crash comes while it is made.
+fn half_made(node: &Node, bytes: &[u8]) -> String {
+    let newest = node.journal().pop().unwrap();
+    let number: u64 = newest.name.split('-').next().unwrap().parse().unwrap();
+    let next =
+        newest.writes().last().map(|last| last["first_sequence"].as_u64().unwrap() + last["count"].as_u64().unwrap());
+    let name = format!("{:010}-{:020}.journal", number + 1, next.unwrap());
+    fs::write(node.data().join("shards/0/journal").join(&name), bytes).unwrap();
+    name
+}
+
+#[test]
+fn an_empty_newest_file_was_made_and_never_used_and_is_removed() {
+    let node = Node::with_records(&[&["a"]], End::Killed);
+    let name = half_made(&node, b"");
+    let start = node.goes_on_with(&["a"]);
+    start.warned_of(&[&name, "made and never used: it has no header"]);
+    node.goes_on_with(&["a"]).warned_of_nothing();
+}
+
+#[test]
+fn an_all_zero_newest_file_was_made_and_never_used_and_is_removed() {
+    let node = Node::with_records(&[&["a"]], End::Killed);
+    let name = half_made(&node, &vec![0; 8 << 20]);
+    node.goes_on_with(&["a"]).warned_of(&[&name, "made and never used: it has no header"]);
+    node.goes_on_with(&["a"]).warned_of_nothing();
+}
+
+#[test]
+fn the_newest_file_with_a_bad_header_and_no_later_write_is_removed() {
+    let node = Node::with_records(&[&["a"]], End::Killed);
+    let mut torn = node.journal()[0].bytes(0, 256);
+    torn.resize(8 << 20, 0);
+    let name = half_made(&node, &torn);
+    node.goes_on_with(&["a"]).warned_of(&[&name, "made and never used: its header is damaged"]);
+    node.goes_on_with(&["a"]).warned_of_nothing();
+}
+
+#[test]
+fn a_newest_file_with_a_header_and_nothing_else_does_not_block_the_start() {
+    let node = Node::with_records(&[&["a"], &[]], End::Killed);
+    let newest = node.journal().pop().unwrap();
+    let behind = newest.writes().map(place).map(|(offset, bytes)| offset + bytes).max().unwrap();
+    newest.overwrite(4096, &vec![0; behind as usize - 4096]);
+    node.goes_on_with(&["a"]).warned_of_nothing();
+}
