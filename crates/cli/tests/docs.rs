@@ -77,6 +77,26 @@ fn the_operations_page_has_every_metric() {
 }
 
 #[test]
+fn every_case_from_the_field_is_held_by_tests_that_exist() {
+    let page = fs::read_to_string(root().join("crates/cli/tests/README.md")).unwrap();
+    let mut sources = String::new();
+    let mut unread = vec![root().join("crates")];
+    while let Some(path) = unread.pop() {
+        if path.is_dir() {
+            unread.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            sources += &fs::read_to_string(path).unwrap();
+        }
+    }
+    let mut named = 0;
+    for name in page.split('`').skip(1).step_by(2) {
+        named += 1;
+        assert!(sources.contains(&format!("#[test]\nfn {name}() {{")), "no test is called {name}");
+    }
+    assert!(named > 20, "{named}");
+}
+
+#[test]
 fn every_link_between_pages_leads_somewhere() {
     let mut wrong = String::new();
     let mut links = 0;

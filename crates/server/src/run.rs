@@ -23,7 +23,6 @@ use crate::admin::{Admin, OnSignal};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::data_dir::{DataDir, random};
-use crate::disk::MAX_OPEN_FILES;
 use crate::driver::Driver;
 use crate::driver::epoll::EpollDriver;
 use crate::listen::{AcceptLimits, Acceptor, Bound};
@@ -238,7 +237,7 @@ fn open_to_clients(node: &mut Node, client: Bound, config: &Config, events: &Sen
     };
     let limits = AcceptLimits {
         per_shard: config.limits.connections_per_shard as usize,
-        node: descriptors_for_connections(config.shards),
+        node: descriptors_for_connections(node.max_open_files, config.shards),
     };
     let address = client.address;
     let acceptor = client
@@ -252,7 +251,7 @@ fn open_to_clients(node: &mut Node, client: Bound, config: &Config, events: &Sen
 
 /// Takes as many descriptors as the machine lets this process have, and leaves connections those that files do not need:
 /// a journal that cannot open its next file fails for good, a client that is turned away comes back.
-fn descriptors_for_connections(shards: u16) -> usize {
+fn descriptors_for_connections(max_open_files: usize, shards: u16) -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         limit.current = limit.maximum;
@@ -262,7 +261,7 @@ fn descriptors_for_connections(shards: u16) -> usize {
         }
     }
     let all = limit.current.map_or(usize::MAX, |all| usize::try_from(all).unwrap_or(usize::MAX));
-    let files = MAX_OPEN_FILES + OTHER_DESCRIPTORS + DESCRIPTORS_PER_SHARD * usize::from(shards);
+    let files = max_open_files + OTHER_DESCRIPTORS + DESCRIPTORS_PER_SHARD * usize::from(shards);
     all - files.min(all / 2)
 }
 

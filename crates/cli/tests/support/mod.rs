@@ -76,8 +76,14 @@ impl Scratch {
 
     /// A command in this directory, with no broker in its environment.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(LOCKGATE);
-        command.args(arguments).current_dir(self.path()).env_remove("LOCKGATE_SERVER").stdin(Stdio::null());
+        let mut command = self.program(LOCKGATE);
+        command.args(arguments);
+        command
+    }
+
+    fn program(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.path()).env_remove("LOCKGATE_SERVER").stdin(Stdio::null());
         command
     }
 
@@ -91,8 +97,13 @@ impl Scratch {
 
 /// A broker in this directory that is not ready yet, on a free port.
 pub(crate) fn begin(scratch: &Scratch, settings: &[(&str, &str)]) -> Starting {
+    begin_under(scratch, &[], settings)
+}
+
+/// The same, started by another command, which becomes the broker: `prlimit` and its like.
+pub(crate) fn begin_under(scratch: &Scratch, wrapper: &[&str], settings: &[(&str, &str)]) -> Starting {
     let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Starting::spawn(scratch, "0", settings)
+    Starting::spawn(scratch, "0", wrapper.iter().map(|word| (*word).to_owned()).collect(), settings)
 }
 
 /// A broker's process; killed when dropped.
@@ -103,6 +114,7 @@ pub(crate) struct Broker {
     /// Where probes and metrics are.
     pub(crate) admin: String,
     log: PathBuf,
+    wrapper: Vec<String>,
     settings: Vec<(String, String)>,
     /// The line that said it was ready.
     pub(crate) ready: String,
@@ -117,7 +129,7 @@ impl Broker {
     /// Starts it again without waiting.
     pub(crate) fn begin_again(&self, scratch: &Scratch) -> Starting {
         let (_, port) = self.client.rsplit_once(':').unwrap();
-        Starting::spawn(scratch, port, self.settings.clone())
+        Starting::spawn(scratch, port, self.wrapper.clone(), self.settings.clone())
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -146,8 +158,17 @@ impl Broker {
 
     /// Memory it has in use.
     pub(crate) fn resident_bytes(&self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// The most memory it has had in use.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, what: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
         line.trim().strip_suffix(" kB").unwrap().trim().parse::<u64>().unwrap() * 1024
     }
 
@@ -181,15 +202,17 @@ impl Drop for Broker {
 pub(crate) struct Starting(Option<Broker>);
 
 impl Starting {
-    fn spawn(scratch: &Scratch, port: &str, settings: Vec<(String, String)>) -> Self {
+    fn spawn(scratch: &Scratch, port: &str, wrapper: Vec<String>, settings: Vec<(String, String)>) -> Self {
         let log = scratch.file("broker.log");
         let log_file = File::options().create(true).append(true).open(&log).unwrap();
         let (listen, admin) = (format!("{}:{port}", scratch.host), format!("{}:0", scratch.host));
-        let mut command = scratch.command(&["server", "--data-dir", "data", "--listen", &listen, "--admin", &admin]);
-        command.env(SMALL_JOURNAL.0, SMALL_JOURNAL.1).envs(settings.iter().cloned());
+        let words = ["server", "--data-dir", "data", "--listen", &listen, "--admin", &admin].map(str::to_owned);
+        let words = [&wrapper[..], &[LOCKGATE.to_owned()], &words].concat();
+        let mut command = scratch.program(&words[0]);
+        command.args(&words[1..]).env(SMALL_JOURNAL.0, SMALL_JOURNAL.1).envs(settings.iter().cloned());
         let child = command.stdout(Stdio::piped()).stderr(log_file).spawn().unwrap();
         let (client, admin, ready) = (listen, String::new(), String::new());
-        Self(Some(Broker { child, client, admin, log, settings, ready }))
+        Self(Some(Broker { child, client, admin, log, wrapper, settings, ready }))
     }
 
     /// Waits until clients can connect.

@@ -56,6 +56,16 @@ impl Raw {
     /// The same with a payload.
     pub(crate) fn ask_with<B: Body, A: Body>(&mut self, body: &B, payload: &[u8]) -> Result<A, Error> {
         let id = self.request(body, payload);
+        self.answer(id).map(|(answer, _)| answer)
+    }
+
+    /// Asks for something that comes in the answer's payload.
+    pub(crate) fn ask_for_payload<B: Body, A: Body>(&mut self, body: &B) -> Result<(A, bytes::Bytes), Error> {
+        let id = self.request(body, &[]);
+        self.answer(id)
+    }
+
+    fn answer<A: Body>(&mut self, id: u64) -> Result<(A, bytes::Bytes), Error> {
         loop {
             let frame = self.receive().expect("the connection closed before the answer");
             if frame.request_id != id || !matches!(frame.kind, FrameKind::Response | FrameKind::Error) {
@@ -63,7 +73,7 @@ impl Raw {
             }
             return match frame.kind {
                 FrameKind::Error => Err(error(&frame)),
-                _ => Ok(frame.message().unwrap()),
+                _ => Ok((frame.message().unwrap(), frame.payload)),
             };
         }
     }

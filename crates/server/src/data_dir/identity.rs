@@ -5,7 +5,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use lockgate_storage::disk::{Disk, DiskError, FileOp};
+use lockgate_storage::disk::{Disk, DiskError, DiskResult, FileOp};
 use lockgate_wire::{NodeId, Uid};
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -13,6 +13,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 const FILE: &str = "identity";
 /// The format that this build writes, and the only one it knows.
 const FORMAT: u64 = 1;
+/// What a device writes as a whole.
+const SECTOR_BYTES: usize = 512;
 /// Larger files are not ours.
 const MAX_BYTES: usize = 4096;
 
@@ -90,8 +92,23 @@ impl Identity {
     }
 
     pub(super) fn write(&self, disk: &dyn Disk) -> Result<(), IdentityError> {
-        let op = FileOp::Replace { path: FILE.into(), pieces: vec![Bytes::from(self.to_text())] };
-        op.execute(disk).map(drop).map_err(IdentityError::Disk)
+        let text = Bytes::from(self.to_text());
+        let op = FileOp::Replace { path: FILE.into(), pieces: vec![text.clone()] };
+        match op.execute(disk) {
+            Err(error) if error.is_full() => self.overwrite(disk, text),
+            other => other.map(drop),
+        }
+        .map_err(IdentityError::Disk)
+    }
+
+    /// On a full disk, into the room that the file has: it is within one sector, which a device writes as a whole, and
+    /// a node that could not start would never make room.
+    fn overwrite(&self, disk: &dyn Disk, text: Bytes) -> DiskResult<()> {
+        debug_assert!(text.len() <= SECTOR_BYTES, "an identity of {} bytes", text.len());
+        let bytes = text.len() as u64;
+        disk.write(FILE, 0, &[text])?;
+        disk.truncate(FILE, bytes)?;
+        disk.sync(FILE)
     }
 
     fn to_text(&self) -> String {

@@ -10,7 +10,7 @@ mod tests;
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) use identity::random;
 pub use identity::{Identity, IdentityError};
 pub use reading::ReadDir;
 
-/// The file that is locked.
+/// The file that tells which process has locked the directory.
 const LOCK_FILE: &str = "LOCK";
 /// Names that a directory may hold that is not yet anybody's: leavings of a first start that was interrupted, and what
 /// a fresh file system has.
@@ -142,28 +142,35 @@ fn sync_parent(path: &Path) -> Result<(), DataDirError> {
     synced.map_err(|error| DataDirError::Io { stage: "syncing", path: parent.into(), error })
 }
 
-/// Locks the directory for this process. The kernel frees the lock when the process ends, however it ends.
+/// Locks the directory itself for this process: no file in it that could be removed stands for it. The kernel frees the
+/// lock when the process ends, however it ends. The file [`LOCK_FILE`] only tells who holds it.
 fn lock(directory: &Path) -> Result<File, DataDirError> {
     let path = directory.join(LOCK_FILE);
-    let failed = |stage, error| DataDirError::Io { stage, path: path.clone(), error };
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let mut file = opened.map_err(|error| failed("opening", error))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            return Err(DataDirError::Locked { path: directory.into(), pid: holder(&mut file) });
-        }
-        Err(error) => return Err(failed("locking", error.into())),
+    let locked = try_lock(directory, FlockOperation::NonBlockingLockExclusive)?;
+    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+    let tell = opened.and_then(|mut file| writeln!(file, "{}", std::process::id()));
+    // Nothing depends on it, and a full disk must not keep a node from starting.
+    if let Err(error) = tell {
+        tracing::warn!("{} does not tell who uses the directory: {error}", path.display());
     }
-    let tell = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-    tell.map_err(|error| failed("writing", error))?;
-    Ok(file)
+    Ok(locked)
+}
+
+fn try_lock(directory: &Path, operation: FlockOperation) -> Result<File, DataDirError> {
+    let failed = |stage, error| DataDirError::Io { stage, path: directory.into(), error };
+    let file = File::open(directory).map_err(|error| failed("opening", error))?;
+    match flock(&file, operation) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            Err(DataDirError::Locked { path: directory.into(), pid: holder(directory) })
+        }
+        Err(error) => Err(failed("locking", error.into())),
+    }
 }
 
 /// Who holds the lock, as far as it told: a tool that reads does not, and the one before it may be gone.
-fn holder(lock: &mut File) -> Option<u32> {
-    let mut text = String::new();
-    let pid = lock.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok())?;
+fn holder(directory: &Path) -> Option<u32> {
+    let pid = fs::read_to_string(directory.join(LOCK_FILE)).ok()?.trim().parse().ok()?;
     Path::new(&format!("/proc/{pid}")).exists().then_some(pid)
 }
 

@@ -1,14 +1,13 @@
 //! A data directory for tools that only read it.
 
 use std::fs::{self, File};
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use lockgate_wire::NodeId;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::FlockOperation;
 
-use super::{DataDirError, Identity, LOCK_FILE, holder, refuse_foreign};
+use super::{DataDirError, Identity, refuse_foreign, try_lock};
 use crate::disk::RealDisk;
 
 /// A data directory that no server uses meanwhile, unless that was not wanted. Nothing in it is changed, and its files
@@ -27,7 +26,9 @@ impl ReadDir {
         if !fs::metadata(path).map_err(failed)?.is_dir() {
             return Err(DataDirError::NotADirectory(path.into()));
         }
-        let lock = if even_if_used { None } else { share(path)? };
+        // Keeps servers out, not other readers.
+        let share = || try_lock(path, FlockOperation::NonBlockingLockShared);
+        let lock = if even_if_used { None } else { Some(share()?) };
         Ok(ReadDir { disk: Arc::new(RealDisk::read_only(path)), _lock: lock })
     }
 
@@ -38,22 +39,5 @@ impl ReadDir {
             Some(identity) => identity.next_start(node, shards).map(Some).map_err(failed),
             None => refuse_foreign(path).map(|()| None),
         }
-    }
-}
-
-/// Keeps servers out, not other readers. A directory that never had a server, a copy for example, has nothing to lock.
-fn share(directory: &Path) -> Result<Option<File>, DataDirError> {
-    let path = directory.join(LOCK_FILE);
-    let failed = |stage, error| DataDirError::Io { stage, path: path.clone(), error };
-    let mut file = match File::open(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file.map_err(|error| failed("opening", error))?,
-    };
-    match flock(&file, FlockOperation::NonBlockingLockShared) {
-        Ok(()) => Ok(Some(file)),
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            Err(DataDirError::Locked { path: directory.into(), pid: holder(&mut file) })
-        }
-        Err(error) => Err(failed("locking", error.into())),
     }
 }

@@ -10,15 +10,21 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
+use rustix::process::{Resource, getrlimit};
 
-/// Files kept open by a node's disk.
-pub(crate) const MAX_OPEN_FILES: usize = 512;
+/// Files kept open by a node's disk, if the process may have many more descriptors…
+const MAX_OPEN_FILES: usize = 512;
+/// …and however few it may have.
+const MIN_OPEN_FILES: usize = 16;
+/// The part of the process's descriptors that they may take: one in this many.
+const PART_OF_DESCRIPTORS: u64 = 8;
 /// Only the owner reads what brokers store.
 const FILE_MODE: u32 = 0o600;
 
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub(super) struct Handles {
     inner: Mutex<Inner>,
+    max_open: usize,
     read_only: bool,
 }
 
@@ -36,9 +42,17 @@ struct Open {
 }
 
 impl Handles {
-    /// Handles through which nothing can be written.
-    pub(super) fn read_only() -> Self {
-        Self { read_only: true, ..Self::default() }
+    /// No files yet, and as many as the process's limit of descriptors leaves room for.
+    pub(super) fn new(read_only: bool) -> Self {
+        // A node raises its limit to the highest that it may have.
+        let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX) / PART_OF_DESCRIPTORS;
+        let max_open = usize::try_from(most).unwrap_or(MAX_OPEN_FILES).clamp(MIN_OPEN_FILES, MAX_OPEN_FILES);
+        Self { inner: Mutex::default(), max_open, read_only }
+    }
+
+    /// How many files are kept open at most.
+    pub(super) fn max_open(&self) -> usize {
+        self.max_open
     }
 
     /// The file, open for reading and, unless that is excluded, writing (and never inherited by a child process: the
@@ -55,7 +69,7 @@ impl Handles {
         let mut options = OpenOptions::new();
         options.read(true).write(write).create(create).truncate(false).mode(FILE_MODE);
         let file = Arc::new(options.open(place)?);
-        if inner.files.len() >= MAX_OPEN_FILES {
+        if inner.files.len() >= self.max_open {
             let oldest = inner.files.iter().min_by_key(|(_, open)| open.used).map(|(path, _)| path.clone());
             oldest.and_then(|path| inner.files.remove(&path));
         }

@@ -16,7 +16,6 @@ use bytes::Bytes;
 use lockgate_storage::disk::{Disk, DiskError, DiskResult, Entry};
 
 use handles::Handles;
-pub(crate) use handles::MAX_OPEN_FILES;
 
 /// Slices given to the kernel at once; its own limit (`IOV_MAX`) is 1024.
 const MAX_SLICES: usize = 512;
@@ -35,13 +34,18 @@ pub struct RealDisk {
 impl RealDisk {
     /// The disk whose empty path is `root`.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), handles: Handles::default() }
+        Self { root: root.into(), handles: Handles::new(false) }
     }
 
     /// The same for whoever only reads: files are opened for nothing else, so that none can be changed, and need not be
     /// writable.
     pub fn read_only(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), handles: Handles::read_only() }
+        Self { root: root.into(), handles: Handles::new(true) }
+    }
+
+    /// How many files it keeps open at most.
+    pub(crate) fn max_open_files(&self) -> usize {
+        self.handles.max_open()
     }
 
     /// The place of a path on the machine. A path that would leave the root is refused: paths are made by the engine,

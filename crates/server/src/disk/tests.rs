@@ -91,11 +91,11 @@ fn a_handle_never_follows_its_file_to_another_name() {
 #[test]
 fn open_files_are_bounded() {
     let (_directory, disk) = real();
-    for n in 0..MAX_OPEN_FILES + 10 {
+    for n in 0..disk.max_open_files() + 10 {
         disk.write(&format!("f{n}"), 0, &[bytes("x")]).unwrap();
         disk.read("f0", 0, 1).unwrap();
     }
-    assert_eq!(disk.handles.count(), MAX_OPEN_FILES);
+    assert_eq!(disk.handles.count(), disk.max_open_files());
     fs::remove_file(disk.root.join("f0")).unwrap();
     assert_eq!(disk.read("f0", 0, 1).unwrap(), "x", "the file in use stayed open");
 }

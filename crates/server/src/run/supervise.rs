@@ -39,6 +39,8 @@ pub(super) enum Event {
 
 /// A node's threads and what they share.
 pub(super) struct Node {
+    /// Files that the node's disk keeps open at most.
+    pub(super) max_open_files: usize,
     /// Locked as long as the node lives.
     _data: DataDir,
     drain_timeout_ms: u64,
@@ -65,6 +67,7 @@ impl Node {
     ) -> Self {
         let (threads, running) = (Vec::new(), BTreeSet::new());
         Self {
+            max_open_files: data.disk.max_open_files(),
             _data: data,
             drain_timeout_ms,
             status,

@@ -1,0 +1,51 @@
+//! A long recovery is neither killed by a probe nor reported as ready.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::publisher::Publisher;
+use crate::support::{Scratch, wait_until};
+
+/// The status of a probe, if anybody answers.
+fn probe(address: &str, path: &str) -> Option<u16> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    answer.split(' ').nth(1)?.parse().ok()
+}
+
+#[test]
+fn a_long_recovery_is_neither_killed_by_a_probe_nor_reported_as_ready() {
+    let scratch = Scratch::new();
+    let settings = [("LOCKGATE_SHARDS_COUNT", "1"), ("LOCKGATE_JOURNAL_FILE_BYTES", "64MiB")];
+    let mut broker = scratch.broker_with(&settings);
+    let mut publisher = Publisher::new(&scratch, &broker);
+    publisher.publish_many(300, 900_000);
+    broker.kill();
+
+    let (listen, admin) = (format!("{}:7400", scratch.host), format!("{}:7480", scratch.host));
+    let arguments = ["server", "--data-dir", "data", "--listen", &listen, "--admin", &admin];
+    let log = std::fs::File::create(scratch.file("second.log")).unwrap();
+    let mut server = scratch.command(&arguments).envs(settings).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+    let (mut while_starting, mut ready) = (0, false);
+    wait_until("the broker is ready", || {
+        let Some(live) = probe(&admin, "/v1/system/live") else { return false };
+        assert_eq!(live, 200, "whoever kills by this probe leaves a recovery alone");
+        let connected = TcpStream::connect(&listen).is_ok();
+        let (starting, is_ready) = (probe(&admin, "/v1/system/starting"), probe(&admin, "/v1/system/ready"));
+        ready = is_ready == Some(200);
+        if is_ready == Some(503) && starting == Some(503) {
+            while_starting += 1;
+        }
+        assert!(!connected || while_starting == 0 || starting.is_some());
+        ready
+    });
+    assert!(while_starting > 0, "the recovery was too short to be seen");
+    assert_eq!(probe(&admin, "/v1/system/starting"), Some(200));
+    kill_process(Pid::from_child(&server), Signal::KILL).unwrap();
+    server.wait().unwrap();
+}

@@ -1,0 +1,50 @@
+//! A bit that turns on the device is found: nobody ever reads what was not published.
+
+use std::fs;
+
+use lockgate_wire::ErrorKind;
+use rustix::process::Signal;
+
+use crate::publisher::Publisher;
+use crate::support::{Scratch, wait_until};
+
+const SETTINGS: &[(&str, &str)] = &[("LOCKGATE_SHARDS_COUNT", "1"), ("LOCKGATE_LIMITS_TAIL_BYTES_PER_SHARD", "1MiB")];
+
+#[test]
+fn a_turned_bit_in_a_segment_is_never_served() {
+    let scratch = Scratch::new();
+    let mut broker = scratch.broker_with(SETTINGS);
+    let mut publisher = Publisher::new(&scratch, &broker);
+    publisher.publish_many(100, 100_000);
+    wait_until("everything is in segments", || broker.metric("lockgate_unflushed_bytes") == 0.0);
+    let partition = fs::read_dir(scratch.file("data/partitions")).unwrap().next().unwrap().unwrap().path();
+    let log = partition.join(format!("{:020}.log", 0));
+    let mut bytes = fs::read(&log).unwrap();
+    let turned = 20 * 100_000 + 777;
+    bytes[turned] ^= 4;
+    fs::write(&log, &bytes).unwrap();
+
+    let mut offset = 0;
+    let refusal = loop {
+        match publisher.fetch(offset) {
+            Ok(values) => {
+                assert!(!values.is_empty() && offset + values.len() as u64 <= 20, "read beyond the damage at {offset}");
+                for value in values {
+                    assert!(value == publisher.acknowledged[offset as usize], "offset {offset} is something else");
+                    offset += 1;
+                }
+            }
+            Err(refusal) => break refusal,
+        }
+    };
+    assert!(offset >= 18, "what is whole is served: {offset}");
+    assert_eq!(refusal.kind, ErrorKind::StorageFailed);
+    assert!(refusal.message.contains("is damaged at byte"), "{refusal}");
+    assert!(broker.log().contains("is damaged at byte"), "{}", broker.log());
+    // Others go on, and so do publishes and the reading of what is whole.
+    publisher.publish(1000).unwrap();
+    assert_eq!(publisher.fetch(99).unwrap()[0], publisher.acknowledged[99]);
+    assert_eq!(broker.ended(), None);
+    broker.signal(Signal::TERM);
+    wait_until("the broker has ended", || broker.ended().is_some());
+}
