@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("server", &["engine", "storage"]),
     ("client", &["wire"]),
     ("sim", &["engine", "client", "storage", "wire"]),
+    ("fuzz", &["server"]),
     ("cli", &["server", "client", "storage"]),
 ];
 

@@ -58,9 +58,15 @@ impl Node {
             }
             for record in *records {
                 node.produce(&broker, record);
+                node.wait_for_the_mark();
             }
             let is_last = number + 1 == starts.len();
-            if is_last && end == End::Killed { node.kill_after_the_mark(&mut broker) } else { stop(broker) }
+            if is_last && end == End::Killed {
+                node.wait_for_the_mark();
+                broker.kill();
+            } else {
+                stop(broker);
+            }
         }
         node
     }
@@ -70,7 +76,8 @@ impl Node {
         self.scratch.run(broker, &["produce", "t", "--file", "input"]);
     }
 
-    fn kill_after_the_mark(&self, broker: &mut Broker) {
+    /// A mark follows what was written last. Until then, nobody but the client knows that it was synced.
+    fn wait_for_the_mark(&self) {
         let is_marked = || {
             let output = self.tool(&["inspect", "--force-read", "--json", "shards/0/journal"]);
             let files: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -79,7 +86,6 @@ impl Node {
             last.writes().last().is_some_and(|write| write["what"] == "mark")
         };
         wait_until("a mark follows the last write", is_marked);
-        broker.kill();
     }
 
     pub(crate) fn data(&self) -> PathBuf {

@@ -1,0 +1,132 @@
+//! Segments, seals and starts of which anything may have become: what opens reads as it was written, the second time too.
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use lockgate_storage::disk::memory::MemoryDisk;
+use lockgate_storage::segment::{LogPoint, SegmentConfig, Segments, StoredBatch, inspect};
+use lockgate_wire::batch::{BatchBuilder, Codec, Record};
+use lockgate_wire::{LogIndex, Offset, Term, WallMs};
+
+use crate::damage;
+
+const DIRECTORY: &str = "partitions/1-0";
+const READ_BYTES: usize = 4096;
+
+/// Segments as they were before anything happened to them.
+struct Base {
+    disk: MemoryDisk,
+    batches: Vec<StoredBatch>,
+}
+
+pub(crate) fn run(bytes: &[u8]) {
+    let Some((which, happenings)) = bytes.split_first() else { return };
+    let base = &bases()[usize::from(*which) % bases().len()];
+    let disk = base.disk.clone();
+    damage::apply(&disk, happenings);
+    for path in disk.paths() {
+        inspect_all(&disk, &path);
+    }
+    let Ok((mut segments, _)) = Segments::open(&disk, config(), None) else { return };
+    reads_as_written(&disk, &segments, &base.batches);
+    let (again, report) = Segments::open(&disk, config(), None).expect("what was repaired is whole");
+    assert_eq!((again.end(), again.start_offset()), (segments.end(), segments.start_offset()));
+    assert_eq!(report.cut, None, "cut once, and for good");
+
+    let end = segments.end();
+    let next = batch(LogPoint { offset: end.offset, index: LogIndex(end.index.0 + 1), term: end.term }, 1, 10);
+    segments.append(std::slice::from_ref(&next)).iter().for_each(|op| drop(op.execute(&disk).unwrap()));
+    segments.written(next.end_offset());
+    let (again, _) = Segments::open(&disk, config(), None).expect("it goes on");
+    assert_eq!(again.end_offset(), next.end_offset(), "it does not go on where it ended");
+}
+
+/// Every batch that can be read is the one that was written at its place. A sealed segment is trusted when it is opened;
+/// its damage is found when it is read.
+fn reads_as_written(disk: &MemoryDisk, segments: &Segments, written: &[StoredBatch]) {
+    let Some(mut position) = segments.locate(segments.start_offset()) else { return };
+    let mut bytes = READ_BYTES;
+    while let Some(op) = segments.read(position, bytes) {
+        let Ok(answer) = op.execute(disk) else { return };
+        let Ok(parsed) = segments.parse(position, bytes, answer) else { return };
+        for batch in &parsed.batches {
+            assert!(written.contains(batch), "something else is read at offset {}", batch.base_offset);
+        }
+        match parsed.need {
+            Some(need) => {
+                assert!(need > bytes, "the same read is asked for again");
+                bytes = need;
+            }
+            None if parsed.next == position => return,
+            None => position = parsed.next,
+        }
+    }
+}
+
+fn inspect_all(disk: &MemoryDisk, path: &str) {
+    let name = path.rsplit('/').next().unwrap();
+    let mut next = 0;
+    if inspect::log_base(name).is_some() {
+        let end = inspect::frames(disk, path, &mut |frame| {
+            assert_eq!(frame.position, next);
+            next += frame.bytes;
+        });
+        let end = end.unwrap();
+        assert_eq!(end.position, next);
+        assert_eq!(end.fault.is_none(), next == disk.file(path).unwrap().len() as u64);
+    } else if let Some(base) = inspect::seal_base(name) {
+        let _ = inspect::seal(disk, path, base).unwrap();
+    } else {
+        let _ = inspect::log_start(disk, path).unwrap();
+    }
+}
+
+fn config() -> SegmentConfig {
+    SegmentConfig { directory: DIRECTORY.into(), segment_bytes: 4000, index_interval_bytes: 512 }
+}
+
+fn batch(at: LogPoint, count: u32, value_bytes: usize) -> StoredBatch {
+    let mut builder = BatchBuilder::new(Codec::None);
+    for _ in 0..count {
+        let value = Some(Bytes::from(vec![b'v'; value_bytes]));
+        builder.push(&Record { value, timestamp_ms: at.offset.0 as i64, ..Record::default() }).unwrap();
+    }
+    StoredBatch {
+        index: at.index,
+        term: at.term,
+        append_time: WallMs(1_000 + at.offset.0 as i64),
+        base_offset: at.offset,
+        count,
+        batch: builder.build(None),
+    }
+}
+
+fn bases() -> &'static [Base] {
+    static BASES: OnceLock<Vec<Base>> = OnceLock::new();
+    BASES.get_or_init(|| vec![base(0), base(2), base(usize::MAX)])
+}
+
+/// Some segments, of which the first so many are sealed.
+fn base(sealed: usize) -> Base {
+    let disk = MemoryDisk::new();
+    let (mut segments, _) = Segments::open(&disk, config(), None).unwrap();
+    let mut batches = Vec::new();
+    for number in 1..=24 {
+        let (offset, index) = (segments.end_offset(), LogIndex(number));
+        let next = batch(
+            LogPoint { offset: Offset(offset.0), index, term: Term(1 + number / 10) },
+            1 + number as u32 % 3,
+            200,
+        );
+        segments.append(std::slice::from_ref(&next)).iter().for_each(|op| drop(op.execute(&disk).unwrap()));
+        segments.written(next.end_offset());
+        batches.push(next);
+    }
+    for _ in 0..sealed {
+        let Some(ops) = segments.next_seal() else { break };
+        ops.iter().for_each(|op| drop(op.execute(&disk).unwrap()));
+        segments.sealed(Ok(()));
+    }
+    assert!(segments.count() > 2);
+    Base { disk, batches }
+}
