@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use lockgate_storage::disk::FileOp;
 use lockgate_storage::disk::memory::MemoryDisk;
 use lockgate_storage::segment::{LogPoint, SegmentConfig, Segments, StoredBatch, inspect};
 use lockgate_wire::batch::{BatchBuilder, Codec, Record};
@@ -43,24 +44,33 @@ pub(crate) fn run(bytes: &[u8]) {
 
 /// Every batch that can be read is the one that was written at its place. A sealed segment is trusted when it is opened;
 /// its damage is found when it is read.
-fn reads_as_written(disk: &MemoryDisk, segments: &Segments, written: &[StoredBatch]) {
-    let Some(mut position) = segments.locate(segments.start_offset()) else { return };
-    let mut bytes = READ_BYTES;
-    while let Some(op) = segments.read(position, bytes) {
-        let Ok(answer) = op.execute(disk) else { return };
-        let Ok(parsed) = segments.parse(position, bytes, answer) else { return };
+/// Gives how many batches were read.
+fn reads_as_written(disk: &MemoryDisk, segments: &Segments, written: &[StoredBatch]) -> usize {
+    let Some(mut position) = segments.locate(segments.start_offset()) else { return 0 };
+    let (mut most, mut count) = (READ_BYTES, 0);
+    while let Some(op) = segments.read(position, most) {
+        let FileOp::Read { len, .. } = op else { panic!("{op:?} is no read") };
+        let Ok(parsed) =
+            op.execute(disk).map_err(drop).and_then(|answer| segments.parse(position, len, answer).map_err(drop))
+        else {
+            return count;
+        };
         for batch in &parsed.batches {
             assert!(written.contains(batch), "something else is read at offset {}", batch.base_offset);
         }
+        count += parsed.batches.len();
         match parsed.need {
             Some(need) => {
-                assert!(need > bytes, "the same read is asked for again");
-                bytes = need;
+                assert!(need > most, "the same read is asked for again");
+                most = need;
             }
-            None if parsed.next == position => return,
-            None => position = parsed.next,
+            None => {
+                assert!(parsed.next.offset > position.offset, "a read that does not get on");
+                position = parsed.next;
+            }
         }
     }
+    count
 }
 
 fn inspect_all(disk: &MemoryDisk, path: &str) {
@@ -128,5 +138,6 @@ fn base(sealed: usize) -> Base {
         segments.sealed(Ok(()));
     }
     assert!(segments.count() > 2);
+    assert_eq!(reads_as_written(&disk, &segments, &batches), batches.len());
     Base { disk, batches }
 }
