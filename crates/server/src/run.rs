@@ -26,7 +26,7 @@ use crate::data_dir::{DataDir, random};
 use crate::driver::Driver;
 use crate::driver::epoll::EpollDriver;
 use crate::listen::{AcceptLimits, Acceptor, Bound};
-use crate::shard_loop::inbox::{InboxSender, inbox};
+use crate::shard_loop::inbox::{INBOX_CAPACITY, InboxSender, inbox};
 use crate::shard_loop::journal_thread::probe;
 use crate::shard_loop::{self, ShardSetup};
 use crate::status::{NodeStatus, Phase};
@@ -166,7 +166,7 @@ fn launch(
     let drivers: Vec<EpollDriver> =
         (0..config.shards).map(|_| EpollDriver::new()).collect::<Result<_, _>>().map_err(ServerError::Thread)?;
     let (inboxes, receivers): (Vec<InboxSender>, Vec<_>) =
-        drivers.iter().map(|driver| inbox(driver.wake_handle())).unzip();
+        drivers.iter().map(|driver| inbox(driver.wake_handle(), INBOX_CAPACITY)).unzip();
     let inboxes: Arc<[InboxSender]> = inboxes.into();
     let node_config = Arc::new(config.for_node(identity));
     let clock = Clock::start();

@@ -60,24 +60,36 @@ pub(crate) trait Driver {
     fn next_deadline(&self) -> Option<MonoTime>;
 }
 
+/// What ends a wait, however often it is given before.
+pub(crate) trait Signal {
+    /// Ends the wait under way, or else the next one.
+    fn signal(&self);
+}
+
+impl Signal for mio::Waker {
+    fn signal(&self) {
+        // An eventfd's write fails only when its counter is full, and then the wait ends anyway.
+        drop(self.wake());
+    }
+}
+
 /// Wakes a waiting driver. Many wakes between two waits cost one system call.
 #[derive(Debug)]
-pub(crate) struct Wake {
-    waker: mio::Waker,
+pub(crate) struct Wake<S = mio::Waker> {
+    signal: S,
     /// A wake is on its way that no [`Wake::rest`] has taken back yet.
     pending: AtomicBool,
 }
 
-impl Wake {
-    fn new(waker: mio::Waker) -> Self {
-        Self { waker, pending: AtomicBool::new(false) }
+impl<S: Signal> Wake<S> {
+    pub(crate) fn new(signal: S) -> Self {
+        Self { signal, pending: AtomicBool::new(false) }
     }
 
     /// Call after what the driver's thread is to find was put where it looks.
     pub(crate) fn wake(&self) {
         if !self.pending.swap(true, Ordering::SeqCst) {
-            // An eventfd's write fails only when its counter is full, and then the wait ends anyway.
-            drop(self.waker.wake());
+            self.signal.signal();
         }
     }
 

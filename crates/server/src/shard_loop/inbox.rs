@@ -10,7 +10,7 @@ use lockgate_storage::disk::DiskResult;
 use lockgate_storage::journal::JournalKind;
 use lockgate_wire::{ConnectionId, ShardId};
 
-use crate::driver::Wake;
+use crate::driver::{Signal, Wake};
 
 /// Messages that an inbox holds. A sender that finds it full waits, or keeps its message and tries again.
 pub(crate) const INBOX_CAPACITY: usize = 1024;
@@ -45,18 +45,24 @@ pub(crate) enum Message {
 }
 
 /// The sending end; clones share the inbox.
-#[derive(Clone, Debug)]
-pub(crate) struct InboxSender {
+#[derive(Debug)]
+pub(crate) struct InboxSender<S = mio::Waker> {
     channel: Sender<Message>,
-    wake: Arc<Wake>,
+    wake: Arc<Wake<S>>,
 }
 
-pub(crate) fn inbox(wake: Arc<Wake>) -> (InboxSender, Receiver<Message>) {
-    let (channel, receiver) = bounded(INBOX_CAPACITY);
+pub(crate) fn inbox<S: Signal>(wake: Arc<Wake<S>>, capacity: usize) -> (InboxSender<S>, Receiver<Message>) {
+    let (channel, receiver) = bounded(capacity);
     (InboxSender { channel, wake }, receiver)
 }
 
-impl InboxSender {
+impl<S> Clone for InboxSender<S> {
+    fn clone(&self) -> Self {
+        Self { channel: self.channel.clone(), wake: self.wake.clone() }
+    }
+}
+
+impl<S: Signal> InboxSender<S> {
     /// Waits for room. Not for shard threads: two that wait for each other would wait for ever. False if the shard is
     /// gone.
     pub(crate) fn send(&self, message: Message) -> bool {

@@ -7,6 +7,8 @@
 mod aligned;
 pub(crate) mod inbox;
 pub(crate) mod journal_thread;
+#[cfg(test)]
+mod mesh_model;
 mod outbox;
 #[cfg(test)]
 mod tests;
