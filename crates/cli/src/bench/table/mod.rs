@@ -12,6 +12,7 @@ use clap::Args;
 
 use super::machine::Machine;
 use super::options::Load;
+use super::stop;
 use super::target::Target;
 use crate::args::{AckArg, Global};
 use crate::failure::Failure;
@@ -108,6 +109,9 @@ pub(crate) fn run(args: &All, global: &Global) -> Result<(), Failure> {
     };
     let mut table = Vec::new();
     for row in rows::ROWS {
+        if stop::is_wanted() {
+            break;
+        }
         for row in row(&extent)? {
             output::note(global, format_args!("{}: {:.2}", row.work, row.ratio));
             table.push(row);
