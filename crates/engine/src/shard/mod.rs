@@ -3,6 +3,7 @@
 //! Inputs are handled one by one; what they have in common is done once, when the round is finished: publishes become
 //! proposals, all groups that are ready share one journal write, readers get what there is.
 
+mod buffered_sync;
 mod files;
 mod groups;
 mod requests;
@@ -18,6 +19,7 @@ use lockgate_storage::journal::{JournalKind, JournalWriter, Journals};
 use lockgate_wire::{ConnectionId, ErrorKind, GroupId, MonoTime, Now, PartitionId, ShardId};
 use rustc_hash::FxHashMap;
 
+use self::buffered_sync::BufferedSync;
 use self::requests::Gather;
 use self::stop::Stopping;
 use crate::config::NodeConfig;
@@ -58,8 +60,7 @@ pub struct Shard {
     was_ready: bool,
     /// The shortest `fsync = interval` of a topic here, if there is one.
     sync_interval_ms: Option<u64>,
-    /// When the buffered journal is synced next.
-    sync_at: Option<MonoTime>,
+    buffered_sync: BufferedSync,
     stopping: Option<Stopping>,
     events: Vec<Event>,
 }
@@ -97,7 +98,7 @@ impl Shard {
             leftover: recovered.leftover,
             was_ready: false,
             sync_interval_ms: None,
-            sync_at: None,
+            buffered_sync: BufferedSync::default(),
             stopping: None,
             events: Vec::new(),
         };
@@ -177,7 +178,7 @@ impl Shard {
             .chain(self.due.first().map(|(at, _)| *at))
             .chain(self.sessions.deadline())
             .chain(self.controller.as_ref().and_then(Controller::deadline))
-            .chain(self.sync_at)
+            .chain(self.buffered_sync.deadline())
             .chain(self.stopping.as_ref().map(Stopping::deadline))
             .min()
     }

@@ -128,7 +128,7 @@ impl Shard {
         gone.into_keys().for_each(|id| self.remove_directory(id));
         self.sync_interval_ms = self.partitions.values().filter_map(Partition::sync_interval_ms).min();
         // A shorter interval, or a topic that waits to leave the buffered journal, does not wait out a longer one.
-        self.sync_at = self.sync_at.map(|at| at.min(self.next_sync()));
+        self.buffered_sync.not_after(self.next_sync());
         self.share_tail();
         self.unreported_view = Some(view.version);
         self.view = view;
