@@ -13,7 +13,7 @@ use lockgate_wire::proto::{Ack, PublishOk};
 use lockgate_wire::{Error, ErrorKind, GroupId, LogIndex, Offset, Term, WallMs};
 
 use super::clock::AppendClock;
-use super::entry::{self, Stamp};
+use super::entry::{self, STAMP_BYTES, Stamp};
 use super::producers::Serial;
 use crate::core::Core;
 use crate::limits::{COPY_BELOW_BYTES, SHARED_ENTRY_BYTES};
@@ -114,11 +114,13 @@ impl Pipeline {
         group: GroupId,
         clock: &mut AppendClock,
     ) -> Result<(), ProposeError> {
+        // Half a write of the journal leaves room for everything that goes with an entry.
+        let shared_bytes = SHARED_ENTRY_BYTES.min(core.node.journal.max_write_bytes as usize / 2);
         while let Some(front) = self.waiting.front() {
             let (take, data) = if front.publish.batch.len() >= COPY_BELOW_BYTES {
                 (1, front.publish.batch.clone())
             } else {
-                self.share()
+                self.share(shared_bytes)
             };
             let append_time = clock.stamp(core.now);
             let mut offset = self.next_offset;
@@ -156,12 +158,12 @@ impl Pipeline {
         Ok(())
     }
 
-    /// The small batches at the front that share an entry, and their bytes together.
-    fn share(&self) -> (usize, Bytes) {
+    /// The small batches at the front that share an entry of at most `max_bytes`, and their bytes together.
+    fn share(&self, max_bytes: usize) -> (usize, Bytes) {
         let mut bytes = 0;
         let small = |taken: &&Taken| {
-            bytes += taken.publish.batch.len();
-            taken.publish.batch.len() < COPY_BELOW_BYTES && bytes <= SHARED_ENTRY_BYTES
+            bytes += taken.publish.batch.len() + STAMP_BYTES;
+            taken.publish.batch.len() < COPY_BELOW_BYTES && bytes <= max_bytes
         };
         let take = self.waiting.iter().take_while(small).count();
         let mut data = BytesMut::with_capacity(self.waiting.range(..take).map(|taken| taken.publish.batch.len()).sum());

@@ -16,7 +16,11 @@ impl Shard {
     /// Moves all groups that have something to do, until none has.
     pub(super) fn advance_groups(&mut self) {
         loop {
+            let was_poisoned = self.core.host.is_poisoned();
             self.core.host.advance(&mut self.core.journals, &mut self.events);
+            if self.core.host.is_poisoned() && !was_poisoned && !self.is_poisoned() {
+                self.bug("a journal refused a record that was proposed to its size");
+            }
             if self.events.is_empty() {
                 return;
             }

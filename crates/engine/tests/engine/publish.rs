@@ -1,6 +1,7 @@
 //! Publishing: what each acknowledgement level waits for, what is refused at the door, what holds a publisher back.
 
 use bytes::Bytes;
+use lockgate_engine::JournalSettings;
 use lockgate_storage::disk::DiskError;
 use lockgate_wire::ErrorKind;
 use lockgate_wire::batch::{BatchHeader, HEADER_BYTES};
@@ -200,4 +201,23 @@ fn a_segment_that_cannot_be_written_delays_publishes_and_then_refuses_them_with_
     let mut node = node.crash();
     let c = node.connect(0);
     assert_eq!(node.read_all(c, topic, 0, 0).len(), 4);
+}
+
+#[test]
+fn small_batches_that_share_an_entry_never_make_one_that_the_journal_refuses() {
+    let mut config = config(1);
+    config.journal = JournalSettings { file_bytes: 1 << 20, max_write_bytes: 72 * 1024 };
+    let mut node = Node::start(FaultyDisk::default(), config);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 1, &[("max_batch_bytes", "8KiB")]);
+    // While a write is under way the others gather, far more than one write of this journal takes.
+    node.hold_journal = true;
+    let value = "x".repeat(7_000);
+    let ids: Vec<u64> = (0..200).map(|_| node.send(c, &publish(topic, 0), batch(&[&value]))).collect();
+    node.run();
+    node.release();
+    for id in ids {
+        assert!(node.answer(c, id).unwrap().is_ok());
+    }
+    assert_eq!(node.metrics(0).journal_poisoned, 0);
 }
