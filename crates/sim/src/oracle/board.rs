@@ -50,6 +50,8 @@ pub struct Board {
     pub operations: u64,
     /// Batches that were acknowledged.
     pub acknowledged: u64,
+    /// Cursors that never go back and that nothing may take: where they stand, or later.
+    pub steady_cursors: BTreeMap<String, (PartitionId, u64)>,
     batches: Vec<BatchInfo>,
     places: BTreeMap<PartitionId, BTreeMap<u64, Placed>>,
     producers: BTreeSet<i64>,

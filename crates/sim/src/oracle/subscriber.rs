@@ -56,11 +56,16 @@ impl Subscriber {
         let life = io.life();
         let resume =
             self.resume.take().filter(|(partition, _, power)| !(io.board.is_weak(*partition) && *power != life.power));
-        let (partition, start) = match resume {
-            Some((partition, next, _)) => (partition, Start::Offset(next)),
+        let steady: Vec<_> = io.board.steady_cursors.iter().map(|(name, at)| (name.clone(), *at)).collect();
+        let (partition, start, cursor) = match resume {
+            Some((partition, next, _)) => (partition, Start::Offset(next), String::new()),
+            None if !steady.is_empty() && io.rng.per_mille(150) => {
+                let (name, (partition, low)) = io.rng.pick(&steady).clone();
+                (partition, Start::Cursor(low), name)
+            }
             None => {
                 let partition = io.board.pick(io.rng).1;
-                (partition, draw_start(io, partition))
+                (partition, draw_start(io, partition), String::new())
             }
         };
         let subscription = self.next_subscription;
@@ -69,7 +74,7 @@ impl Subscriber {
             subscription_id: subscription,
             topic_id: partition.topic.0,
             partition: partition.partition,
-            start: Some(proto::StartPosition { at: Some(wire_start(start)) }),
+            start: Some(proto::StartPosition { at: Some(wire_start(start, &cursor)) }),
             credit_bytes: self.window,
         });
         self.asked = Some((request, Asked::Subscribe { at: io.now }));
@@ -212,14 +217,14 @@ fn draw_start(io: &mut Io<'_>, partition: PartitionId) -> Start {
     }
 }
 
-fn wire_start(start: Start) -> At {
+fn wire_start(start: Start, cursor: &str) -> At {
     match start {
         Start::Earliest => At::Earliest(true),
         Start::Latest => At::Latest(true),
         Start::Offset(offset) => At::Offset(offset),
         Start::Time(time) => At::TimestampMs(time),
         Start::Last(count) => At::Last(count),
-        Start::Cursor { .. } => At::Cursor("never-committed".into()),
+        Start::Cursor(_) => At::Cursor(cursor.to_owned()),
     }
 }
 

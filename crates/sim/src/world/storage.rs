@@ -1,4 +1,4 @@
-//! The threads that carry out what storage plans: a journal thread per journal, one background lane, free reads. An
+//! The threads that carry out what storage plans: a journal thread per journal, one operation at a time in each lane, free reads. An
 //! operation takes effect when it ends; a process that dies before leaves any part of it behind.
 
 use lockgate_engine::{FileToken, Input};
@@ -44,26 +44,27 @@ impl World {
         }
     }
 
-    pub(super) fn start_background(&mut self, shard: usize, task: FileTask) {
-        let queue = &mut self.node.shards[shard].background;
+    pub(super) fn start_file(&mut self, shard: usize, lane: Lane, task: FileTask) {
+        let queue = self.node.shards[shard].lanes.entry(lane).or_default();
         queue.push_back(task);
         if queue.len() == 1 {
-            self.plan_background(shard);
+            self.plan_file(shard, lane);
         }
     }
 
-    fn plan_background(&mut self, shard: usize) {
-        if let Some(task) = self.node.shards[shard].background.front() {
+    fn plan_file(&mut self, shard: usize, lane: Lane) {
+        if let Some(task) = self.node.shards[shard].lanes.get(&lane).and_then(VecDeque::front) {
             let at = self.now + self.plan.disk.file(&task.op, &mut self.rng);
-            self.queue.push(at, Happening::BackgroundEnds { process: self.node.life.process, shard });
+            self.queue.push(at, Happening::FileEnds { process: self.node.life.process, shard, lane });
         }
     }
 
-    pub(super) fn background_ends(&mut self, shard: usize) {
-        if let Some(FileTask { token, op }) = self.node.shards[shard].background.pop_front() {
+    pub(super) fn file_ends(&mut self, shard: usize, lane: Lane) {
+        let task = self.node.shards[shard].lanes.get_mut(&lane).and_then(VecDeque::pop_front);
+        if let Some(FileTask { token, op }) = task {
             let result = op.execute(&self.disk);
             self.give(shard, Input::FileDone { token, result });
-            self.plan_background(shard);
+            self.plan_file(shard, lane);
         }
     }
 
@@ -85,7 +86,8 @@ impl World {
         let mut torn = Vec::new();
         for slot in &mut self.node.shards {
             torn.extend(std::mem::take(&mut slot.journal_writes).into_values().map(UnderWay::Journal));
-            torn.extend(std::mem::take(&mut slot.background).pop_front().map(|task| UnderWay::File(task.op)));
+            let lanes = std::mem::take(&mut slot.lanes).into_values();
+            torn.extend(lanes.filter_map(|mut lane| lane.pop_front()).map(|task| UnderWay::File(task.op)));
         }
         while !torn.is_empty() {
             let operation = torn.swap_remove(self.rng.below(torn.len() as u64) as usize);
