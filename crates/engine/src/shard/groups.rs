@@ -79,7 +79,7 @@ impl Shard {
             if self.wants_file(kind)
                 && let Some(op) = self.core.journals.get_mut(kind).prepare()
             {
-                self.core.file(Lane::Background, FileOwner::Prepare(kind), op);
+                self.core.file(Lane::Journal, FileOwner::Prepare(kind), op);
             }
         }
         if self.buffered_sync.is_due(self.core.now.mono) {
@@ -106,7 +106,7 @@ impl Shard {
     /// A sync covers one file, and writes may have gone to several.
     fn sync_next_file(&mut self) {
         match self.core.journals.buffered.start_sync(self.core.now.mono) {
-            Some(op) => drop(self.core.file(Lane::Background, FileOwner::SyncBuffered, op)),
+            Some(op) => drop(self.core.file(Lane::Journal, FileOwner::SyncBuffered, op)),
             None => self.buffered_sync.ended(None),
         }
     }

@@ -115,6 +115,7 @@ pub(crate) fn run(setup: ShardSetup) -> Result<(), ShardError> {
         mesh: setup.inboxes.iter().map(|_| Outbox::new()).collect(),
         inboxes: setup.inboxes,
         read_lane: context.lane("read").map_err(ShardError::Spawn)?,
+        journal_lane: context.lane("files").map_err(ShardError::Spawn)?,
         background_lane: context.lane("background").map_err(ShardError::Spawn)?,
         synced: context.journal(JournalKind::Synced).map_err(ShardError::Spawn)?,
         buffered: None,
@@ -142,6 +143,7 @@ struct ShardLoop {
     /// What found no room in the inbox of the shard with this number.
     mesh: Vec<Outbox<Message>>,
     read_lane: Worker<FileJob>,
+    journal_lane: Worker<FileJob>,
     background_lane: Worker<FileJob>,
     synced: Worker<JournalWrite>,
     /// Started with its first write: most nodes never need it.
@@ -251,6 +253,7 @@ impl ShardLoop {
                 Output::Journal(write) => self.write_journal(write),
                 Output::File { lane, token, op } => match lane {
                     Lane::Read => self.read_lane.push(FileJob { token, op }),
+                    Lane::Journal => self.journal_lane.push(FileJob { token, op }),
                     Lane::Background => self.background_lane.push(FileJob { token, op }),
                 },
                 Output::View(view) => {
@@ -302,9 +305,11 @@ impl ShardLoop {
             worker.retry();
         }
         self.read_lane.retry();
+        self.journal_lane.retry();
         self.background_lane.retry();
         self.metrics.mesh_frames_waiting = self.mesh.iter().map(|outbox| outbox.len() as u64).sum();
-        self.metrics.file_ops_waiting = (self.read_lane.waiting() + self.background_lane.waiting()) as u64;
+        self.metrics.file_ops_waiting =
+            [&self.read_lane, &self.journal_lane, &self.background_lane].iter().map(|lane| lane.waiting() as u64).sum();
     }
 
     fn publish(&mut self, now: MonoTime) {
@@ -330,6 +335,7 @@ impl ShardLoop {
             worker.finish();
         }
         self.read_lane.finish();
+        self.journal_lane.finish();
         self.background_lane.finish();
         self.failure.map_or(Ok(()), Err)
     }

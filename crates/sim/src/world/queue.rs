@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+use lockgate_engine::Lane;
+
 use lockgate_storage::journal::JournalKind;
 
 use crate::time::Time;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use lockgate_engine::{Input, MeshFrame, Output, Shard};
+use lockgate_engine::{Input, Lane, MeshFrame, Output, Shard};
 use lockgate_storage::journal::{JournalKind, JournalWrite};
 use lockgate_wire::{ConnectionId, Frame, ShardId};
 

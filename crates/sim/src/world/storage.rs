@@ -1,7 +1,9 @@
 //! The threads that carry out what storage plans: a journal thread per journal, one operation at a time in each lane, free reads. An
 //! operation takes effect when it ends; a process that dies before leaves any part of it behind.
 
-use lockgate_engine::{FileToken, Input};
+use std::collections::VecDeque;
+
+use lockgate_engine::{FileToken, Input, Lane};
 use lockgate_storage::disk::FileOp;
 use lockgate_storage::journal::{JournalKind, JournalWrite};
 

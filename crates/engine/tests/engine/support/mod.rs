@@ -251,7 +251,7 @@ impl Node {
         match output {
             Output::Journal(_) => self.hold_journal,
             Output::File { lane: Lane::Read, .. } => self.hold_reads,
-            Output::File { lane: Lane::Background, .. } => self.hold_background,
+            Output::File { lane: Lane::Background | Lane::Journal, .. } => self.hold_background,
             Output::Mesh { .. } => self.hold_mesh,
             _ => false,
         }
