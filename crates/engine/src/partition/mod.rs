@@ -179,6 +179,14 @@ impl Partition {
         self.readers.end_all(core, CloseReason::Error, &error);
     }
 
+    /// The shard's journals end: nothing is taken any more.
+    pub(crate) fn shut(&mut self) {
+        if !self.is_failed() {
+            let message = "the broker stops; it takes no new work, connect to another one or try again soon";
+            self.phase = Phase::Failed(Error::new(ErrorKind::ShuttingDown, message));
+        }
+    }
+
     /// The topic was deleted: everyone who waits is told.
     pub(crate) fn deleted(&mut self, core: &mut Core) {
         let error = Error::new(ErrorKind::TopicNotFound, format!("the topic of partition {} was deleted", self.id));
