@@ -298,7 +298,6 @@ impl Disk for SimDisk {
         }
         if state.happens(extent) {
             state.names.sync_directory(path);
-            state.collect();
         }
         result
     }

@@ -35,7 +35,7 @@ pub(super) struct CursorKeeper {
 
 impl CursorKeeper {
     pub(super) fn new(rng: &mut Rng) -> Self {
-        Self { cursors: Vec::new(), wanted: rng.within(2..=6), asked: None, pace: rng.magnitude(400 * MS..=4000 * MS) }
+        Self { cursors: Vec::new(), wanted: rng.within(2..=6), asked: None, pace: rng.magnitude(500 * MS..=5000 * MS) }
     }
 
     fn choose(&mut self, io: &mut Io<'_>) {

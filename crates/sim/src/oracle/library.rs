@@ -47,7 +47,7 @@ pub(super) struct LibraryClient {
 
 impl LibraryClient {
     pub(super) fn new(number: ClientNo, mut rng: Rng) -> Self {
-        let pace = rng.magnitude(300 * MS..=4 * SECOND);
+        let pace = rng.magnitude(800 * MS..=10 * SECOND);
         Self {
             number,
             rng,

@@ -10,8 +10,10 @@ use lockgate_storage::journal::{JournalKind, JournalWrite};
 use super::World;
 use super::queue::Happening;
 
-/// Calls that an operation has at most, about: where a dying process may be in it.
-const CALLS_MAX: u64 = 8;
+/// Calls of a journal write into an open file: where a dying process may be in it, or behind it.
+const WRITE_CALLS: u64 = 2;
+/// Calls of any other operation, about.
+const CALLS_MAX: u64 = 7;
 
 /// A file operation under way.
 #[derive(Clone, Debug)]
@@ -93,7 +95,11 @@ impl World {
         }
         while !torn.is_empty() {
             let operation = torn.swap_remove(self.rng.below(torn.len() as u64) as usize);
-            self.disk.cut_after(self.rng.below(CALLS_MAX));
+            let calls = match &operation {
+                UnderWay::Journal(write) if write.open.is_none() => WRITE_CALLS,
+                _ => CALLS_MAX,
+            };
+            self.disk.cut_after(self.rng.within(0..=calls));
             match operation {
                 UnderWay::Journal(write) => drop(write.execute(&self.disk)),
                 UnderWay::File(op) => drop(op.execute(&self.disk)),
