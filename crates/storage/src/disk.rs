@@ -227,7 +227,7 @@ fn replace(disk: &dyn Disk, path: &str, pieces: &[Bytes]) -> DiskResult<()> {
 
 /// Writes zeros from the beginning of a file, making it if it is not there.
 pub fn write_zeros(disk: &(impl Disk + ?Sized), path: &str, bytes: u64) -> DiskResult<()> {
-    let chunk = Bytes::from(vec![0; ZERO_CHUNK_BYTES]);
+    let chunk = Bytes::from(vec![0; bytes.min(ZERO_CHUNK_BYTES as u64) as usize]);
     let mut at = 0;
     while at < bytes {
         let len = chunk.len().min((bytes - at) as usize);
