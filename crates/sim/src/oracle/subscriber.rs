@@ -27,6 +27,8 @@ struct Reading {
     /// Bytes to be granted when the time has come.
     owed: u64,
     power: u32,
+    /// The end of what was known to be there when the subscription was asked for.
+    known_end: u64,
 }
 
 #[derive(Debug)]
@@ -78,6 +80,7 @@ impl Subscriber {
             credit_bytes: self.window,
         });
         self.asked = Some((request, Asked::Subscribe { at: io.now }));
+        let known_end = io.board.known_end(partition);
         let (reader, credit) = (io.board.new_reader(), self.window as i64);
         self.reading = Some(Reading {
             partition,
@@ -88,6 +91,7 @@ impl Subscriber {
             next: 0,
             credit,
             owed: 0,
+            known_end,
             power: life.power,
         });
     }
@@ -184,7 +188,7 @@ fn check_out_of_range(io: &mut Io<'_>, reading: &Reading, error: &Error) {
     let is_below = details.earliest_offset.is_some_and(|earliest| wanted < earliest);
     let is_above = details.high_watermark.is_some_and(|end| wanted > end);
     let trims = io.board.topic(reading.partition.topic).is_some_and(|topic| topic.facts.trims);
-    let may_be_above = !reading.opened && wanted > io.board.known_end(reading.partition);
+    let may_be_above = !reading.opened && wanted > reading.known_end;
     let is_right = (is_below && trims) || (is_above && may_be_above);
     if !is_right {
         io.unexpected(format!(
