@@ -93,6 +93,13 @@ impl Sessions {
         }
     }
 
+    /// Part of a frame came in.
+    pub(crate) fn progressed(&mut self, core: &Core, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.received(core.now.mono);
+        }
+    }
+
     /// The connection is gone. Gives whether it was known.
     pub(crate) fn gone(&mut self, core: &mut Core, id: ConnectionId) -> bool {
         self.paused.remove(&id);
@@ -251,6 +258,18 @@ impl Sessions {
             connection.phase = Phase::Closing(origin.request_id);
         }
         self.answered(core, origin, None);
+    }
+
+    /// The other side sends no more: as if it had asked for a close without an answer.
+    pub(crate) fn peer_ended(&mut self, core: &mut Core, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if !matches!(connection.phase, Phase::Greeting | Phase::Open) {
+            return;
+        }
+        connection.phase = Phase::Closing(0);
+        if connection.unanswered == 0 {
+            self.finish_close(core, id, 0);
+        }
     }
 
     fn finish_close(&mut self, core: &mut Core, id: ConnectionId, request: u64) {

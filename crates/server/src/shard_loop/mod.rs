@@ -186,7 +186,7 @@ impl ShardLoop {
             id: self.id,
             events: 0,
         };
-        self.driver.receive(&mut handler);
+        self.driver.receive(now.mono, &mut handler);
         self.unpublished |= handler.events > 0;
         if self.shard.next_deadline().is_some_and(|deadline| deadline <= now.mono) {
             self.handle(now, Input::Tick);
@@ -325,9 +325,11 @@ impl ShardLoop {
     fn finish(mut self) -> Result<(), ShardError> {
         drop(self.inbox);
         // Closes that are under way get the time that the engine gave them.
-        while let Some(deadline) = self.driver.next_deadline() {
+        while self.driver.is_closing()
+            && let Some(deadline) = self.driver.next_deadline()
+        {
             self.driver.wait(Some(until(self.clock.mono(), deadline))).map_err(ShardError::Poll)?;
-            self.driver.receive(&mut Deaf);
+            self.driver.receive(self.clock.mono(), &mut Deaf);
             self.driver.flush(self.clock.mono());
         }
         self.synced.finish();
@@ -368,6 +370,12 @@ impl Handler for EngineHandler<'_> {
     fn received(&mut self, connection: ConnectionId, frame: Frame) {
         self.handle(Input::FrameReceived { connection, frame });
     }
+    fn progressed(&mut self, connection: ConnectionId) {
+        self.handle(Input::BytesReceived { connection });
+    }
+    fn ended(&mut self, connection: ConnectionId) {
+        self.handle(Input::PeerEnded { connection });
+    }
     fn bad_bytes(&mut self, connection: ConnectionId, error: FrameError) {
         self.handle(Input::BadBytes { connection, error });
     }
@@ -391,6 +399,8 @@ impl Handler for Deaf {
         0
     }
     fn received(&mut self, _connection: ConnectionId, _frame: Frame) {}
+    fn progressed(&mut self, _connection: ConnectionId) {}
+    fn ended(&mut self, _connection: ConnectionId) {}
     fn bad_bytes(&mut self, _connection: ConnectionId, _error: FrameError) {}
     fn written(&mut self, _connection: ConnectionId, _bytes: usize) {}
     fn closed(&mut self, _connection: ConnectionId) {}
