@@ -10,7 +10,7 @@ mod requests;
 mod stop;
 mod view;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use lockgate_catalog::view::ClusterView;
@@ -47,9 +47,10 @@ pub struct Shard {
     /// When partitions have to be looked at again, both ways.
     due: BTreeSet<(MonoTime, PartitionId)>,
     due_of: FxHashMap<PartitionId, MonoTime>,
-    /// Requests under way to each other shard, and connections whose next request waits for a slot.
+    /// Requests under way to each other shard, and connections whose next request waits for a slot, first come first
+    /// served.
     slots: Vec<u32>,
-    parked: Vec<BTreeSet<ConnectionId>>,
+    parked: Vec<VecDeque<ConnectionId>>,
     /// Descriptions of topics that are being collected.
     gathers: BTreeMap<u64, Gather>,
     next_gather: u64,
@@ -91,7 +92,7 @@ impl Shard {
             due: BTreeSet::new(),
             due_of: FxHashMap::default(),
             slots: vec![0; shards],
-            parked: vec![BTreeSet::new(); shards],
+            parked: vec![VecDeque::new(); shards],
             gathers: BTreeMap::new(),
             next_gather: 0,
             unreported_view: None,

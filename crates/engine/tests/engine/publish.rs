@@ -145,6 +145,24 @@ fn with_append_timestamps_records_carry_the_brokers_time() {
 }
 
 #[test]
+fn with_append_timestamps_the_records_and_the_answer_have_the_same_time_whatever_the_clock_does() {
+    let mut node = Node::new(1);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 1, &[("timestamps", "append")]);
+    for (offset, (jump, size)) in [(0, 1), (3_600_000, 1), (0, 50_000), (-7_200_000, 1)].into_iter().enumerate() {
+        node.now.wall.0 += jump;
+        let answer = node.publish(c, topic, 0, batch_at(&["x".repeat(size).as_str(), "y"], None, 5)).unwrap();
+        let fetch =
+            proto::Fetch { topic_id: topic, partition: 0, offset: answer.base_offset, max_bytes: 0, max_wait_ms: 0 };
+        let id = node.send_and_run(c, &fetch, Bytes::new());
+        let payload = node.answer(c, id).unwrap().unwrap().payload;
+        let header = BatchHeader::parse(&payload).unwrap();
+        assert_eq!((header.max_timestamp, answer.base_offset), (answer.append_time_ms, 2 * offset as u64));
+        assert_eq!(crate::support::records(payload).len(), 2, "its checksum covers the time");
+    }
+}
+
+#[test]
 fn append_times_never_go_back_when_the_wall_clock_does() {
     let mut node = Node::new(1);
     let c = node.connect(0);
