@@ -77,7 +77,7 @@ pub(crate) enum AckArg {
     /// A majority of the replicas holds the records
     #[default]
     Quorum,
-    /// The leader holds the records; not idempotent
+    /// The leader holds the records; not idempotent: a batch that is refused and sent again may come behind later ones
     Leader,
     /// Nothing is answered; not idempotent
     None,

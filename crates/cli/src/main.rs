@@ -27,9 +27,6 @@ use clap::Parser;
 use crate::args::{Cli, Command, Global};
 use crate::failure::Failure;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let Cli { global, command } = Cli::parse();
     match run(command, &global) {

@@ -59,6 +59,11 @@ pub(crate) fn note(global: &Global, text: impl Display) {
     }
 }
 
+/// So many of them: `1 record`, `2 records`.
+pub(crate) fn count(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Bytes as people read them: powers of 1000, three digits.
 pub(crate) fn bytes(count: f64) -> String {
     let units = ["B", "kB", "MB", "GB", "TB"];

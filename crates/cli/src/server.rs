@@ -20,11 +20,23 @@ pub(crate) struct ServerArgs {
     /// Where probes and metrics are served over HTTP; port 0 takes a free one
     #[arg(long, value_name = "H:P")]
     admin: Option<String>,
+    /// The node's number, kept in its data directory; 1 unless it is one of several
+    #[arg(long, value_name = "N")]
+    node_id: Option<String>,
+    /// What clients are told to connect to, separated by commas, when it is not the address that is listened on
+    #[arg(long, value_name = "H:P")]
+    advertise: Option<String>,
 }
 
 /// Runs the node. Prints one line once clients can connect; everything else is logged to standard error.
 pub(crate) fn run(args: ServerArgs) -> Result<(), Failure> {
-    let flags = [("data_dir", args.data_dir), ("listen", args.listen), ("admin.listen", args.admin)];
+    let flags = [
+        ("data_dir", args.data_dir),
+        ("listen", args.listen),
+        ("admin.listen", args.admin),
+        ("node.id", args.node_id),
+        ("broker.advertise", args.advertise),
+    ];
     let flags = flags.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     let sources = Sources::gather(args.config.as_deref(), flags).map_err(|error| Failure::Config(vec![error]))?;
     let config = Config::load(&sources).map_err(Failure::Config)?;

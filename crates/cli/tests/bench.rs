@@ -4,8 +4,12 @@
 
 mod support;
 
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::{Scratch, shown};
+use support::{Scratch, shown, wait_until};
 
 fn bench(scratch: &Scratch, broker: &support::Broker, arguments: &[&str]) -> Value {
     let mut all = vec!["bench"];
@@ -78,4 +82,32 @@ fn the_machines_limits_are_measured_without_a_broker() {
         assert!(found["loops"][name]["bytes_per_second"].as_f64().unwrap() > 0.0, "{found}");
     }
     assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn an_interrupted_benchmark_tells_what_it_has_and_leaves_nothing_behind() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.file("tmp")).unwrap();
+    let load = ["bench", "produce", "--own", "--seconds", "3600", "--warmup", "0", "--json"];
+    let mut command = scratch.command(&load);
+    command.env("TMPDIR", "tmp").env("LOCKGATE_JOURNAL_FILE_BYTES", "8MiB");
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let journals = || walk(&scratch.file("tmp")).iter().any(|path| path.to_string_lossy().contains("partitions/"));
+    wait_until("records are written", journals);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["errors"], 0, "{found}");
+    assert_eq!(walk(&scratch.file("tmp")), Vec::<PathBuf>::new());
+}
+
+/// All files below a directory; what vanishes meanwhile is not there.
+fn walk(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() { found.extend(walk(&path)) } else { found.push(path) }
+    }
+    found
 }

@@ -2,6 +2,8 @@
 //!
 //! `UPDATE_DOCS=1 ./test --test docs` writes the generated tables anew.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;

@@ -131,12 +131,16 @@ fn wrong_usage_ends_with_2() {
     let scratch = Scratch::new();
     let broker = scratch.broker();
     scratch.run(&broker, &["topic", "create", "two", "--partitions", "2"]);
-    let wrong: [&[&str]; 9] = [
+    let wrong: [&[&str]; 13] = [
         &["frobnicate"],
         &["topic", "create"],
         &["topic", "create", "t", "--partitions", "0"],
         &["produce", "two", "--in-flight", "6"],
         &["produce", "two", "--header", "novalue"],
+        &["produce", "two", "--timeout", "0"],
+        &["produce", "two", "--timeout", "86401"],
+        &["consume", "two", "--json", "--format", "raw"],
+        &["--json", "consume", "two", "--format", "text"],
         &["consume", "two", "--from", "yesterday"],
         &["cursor", "set", "two", "c", "--to", "offset:1"],
         &["bench", "produce", "--ack", "leader", "--idempotent", "on"],
@@ -219,6 +223,71 @@ fn a_broker_that_stays_away_past_the_deadline_ends_a_produce_that_accounts_for_e
     assert_eq!(of("not_applied") + of("unknown"), 1, "lines 2 and 3 are one range of one of them: {report}");
     let expected = if of("unknown") > 0 { 3 } else { 1 };
     assert_eq!(output.status.code(), Some(expected), "{}", shown(&output));
+}
+
+#[test]
+fn acknowledgements_that_cannot_be_written_down_are_an_error_and_still_reported() {
+    let scratch = Scratch::new();
+    let broker = scratch.broker();
+    scratch.run(&broker, &["topic", "create", "t"]);
+    std::fs::write(scratch.file("input"), "one\ntwo\nthree\n").unwrap();
+    let arguments = ["produce", "t", "--file", "input", "--acks", "/dev/full"];
+    let output = scratch.lockgate(&broker, &arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("input lines acknowledged: 1-3"), "{}", shown(&output));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("file for acknowledgements"), "{}", shown(&output));
+    assert_eq!(scratch.run(&broker, &["consume", "t"]), "one\ntwo\nthree\n", "each once");
+}
+
+#[test]
+fn a_json_line_with_a_field_that_means_nothing_is_refused_by_its_number() {
+    let scratch = Scratch::new();
+    let broker = scratch.broker();
+    scratch.run(&broker, &["topic", "create", "t"]);
+    std::fs::write(scratch.file("input"), "{\"value\":\"a\"}\n{\"valu\":\"b\"}\n").unwrap();
+    let arguments = ["produce", "t", "--file", "input", "--format", "json"];
+    let output = scratch.lockgate(&broker, &arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("line 2 was not sent") && error.contains("`valu`"), "{error}");
+    assert_eq!(scratch.run(&broker, &["consume", "t"]), "a\n");
+}
+
+#[test]
+fn what_there_is_one_of_is_told_in_the_singular() {
+    let scratch = Scratch::new();
+    let broker = scratch.broker();
+    scratch.run(&broker, &["topic", "create", "t"]);
+    std::fs::write(scratch.file("input"), "one\n").unwrap();
+    let report = scratch.run(&broker, &["produce", "t", "--file", "input"]);
+    assert!(report.starts_with("1 record acknowledged") && report.contains("partition 0: 1 record,"), "{report}");
+    let described = scratch.run(&broker, &["topic", "describe", "t"]);
+    assert!(described.contains("1 partition, 1 replica\n"), "{described}");
+}
+
+#[test]
+fn a_partition_that_is_read_no_further_is_named() {
+    let scratch = Scratch::new();
+    let broker = scratch.broker();
+    scratch.run(&broker, &["topic", "create", "t", "--partitions", "2"]);
+    std::fs::write(scratch.file("input"), "{\"value\":\"a\",\"partition\":1}\n").unwrap();
+    scratch.run(&broker, &["produce", "t", "--file", "input", "--format", "json"]);
+    let mut consumer = scratch
+        .lockgate(&broker, &["consume", "t", "--follow"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(consumer.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    scratch.run(&broker, &["topic", "delete", "t"]);
+    let output = consumer.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+    let error = String::from_utf8_lossy(&output.stderr);
+    for partition in 0..2 {
+        assert!(error.contains(&format!("partition {partition} is read no further: ")), "{error}");
+    }
 }
 
 #[test]

@@ -207,6 +207,11 @@ impl Host {
         }
     }
 
+    /// Whether the host takes nothing any more: its journal failed, or refused a record.
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned
+    }
+
     /// A group's state, or `None` if it is not here.
     pub fn status(&self, group: GroupId) -> Option<GroupStatus> {
         self.groups.get(&group).map(Group::status)

@@ -138,7 +138,8 @@ impl Controller {
     }
 
     pub(crate) fn handle(&mut self, core: &mut Core, origin: Origin, request: ControllerRequest) {
-        if !self.serving {
+        // Before the cluster's first command is applied there is no broker to place anything on: that passes.
+        if !self.serving || !self.catalog.view().is_initialised() {
             return core.refuse(origin, &self.refusal());
         }
         let time = core.now.wall;

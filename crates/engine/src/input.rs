@@ -29,6 +29,16 @@ pub enum Input {
         /// The frame.
         frame: Frame,
     },
+    /// Bytes of a frame that is not whole yet came in: a sign of life.
+    BytesReceived {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// The other side sends no more and may still listen: what it asked for before is answered, then the connection ends.
+    PeerEnded {
+        /// The connection.
+        connection: ConnectionId,
+    },
     /// What a connection sent is no frame; the server reads it no further.
     BadBytes {
         /// The connection.

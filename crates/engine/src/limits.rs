@@ -97,12 +97,16 @@ pub const PROPOSE_EARLY_BYTES: usize = 256 * 1024;
 pub const FLUSH_BYTES: u64 = 1 << 20;
 /// …or this long after the first of them.
 pub const FLUSH_AFTER_MS: u64 = 1_000;
+/// Different failures of reads that a partition leaves lines about; further ones are answered only.
+pub const TOLD_READ_FAILURES: usize = 64;
 /// Bytes read at once from a segment for a reader.
 pub const READ_AHEAD_BYTES: usize = 1 << 20;
 /// A rolled segment is synced and sealed after this long, when the kernel has written most of it back by itself.
 pub const SEAL_AFTER_MS: u64 = 30_000;
 /// How often retention is applied.
 pub const RETENTION_EVERY_MS: u64 = 1_000;
+/// A start whose wall clock is further ahead of the newest append time leaves a line about it.
+pub const CLOCK_AHEAD_MS: i64 = 24 * 3_600 * 1_000;
 /// A partition's state is checkpointed after this many applied entries.
 pub const CHECKPOINT_ENTRIES: u64 = 50_000;
 /// …or this many bytes, so that a start never has to hold more of a log than this and an unsealed segment.

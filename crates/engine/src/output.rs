@@ -13,11 +13,13 @@ use crate::mesh::MeshFrame;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileToken(pub u64);
 
-/// Which queue a file operation takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Which queue a file operation takes. The queues work side by side.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Lane {
     /// Reads for clients; any order, several at a time.
     Read,
+    /// What the journals need (the next file, a sync of the buffered one): one at a time, in the order given.
+    Journal,
     /// Everything else: one at a time, in the order given.
     Background,
 }

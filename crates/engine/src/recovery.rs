@@ -312,6 +312,8 @@ fn recover_metadata(
     report: &mut RecoveryReport,
 ) -> Result<RecoveredMetadata, RecoveryError> {
     let loaded = load(disk, METADATA_DIRECTORY, report)?;
+    // As for segments: a checkpoint that is seen has to last.
+    disk.sync_directory(METADATA_DIRECTORY)?;
     let catalog = match &loaded.checkpoint {
         Some((header, chunks)) if header.index <= group.last_index() => {
             catalog_of(chunks).map_err(RecoveryError::Malformed)?

@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
     use crate::driver::{Driver, epoll::EpollDriver};
-    use crate::shard_loop::inbox::{INBOX_CAPACITY, inbox};
+    use crate::shard_loop::inbox::inbox;
 
     struct World {
         drivers: Vec<EpollDriver>,
@@ -225,8 +225,7 @@ mod tests {
 
     fn start(shards: u16, per_shard: usize, node: usize) -> World {
         let drivers: Vec<_> = (0..shards).map(|_| EpollDriver::new().unwrap()).collect();
-        let (senders, receivers): (Vec<_>, Vec<_>) =
-            drivers.iter().map(|driver| inbox(driver.wake_handle(), INBOX_CAPACITY)).unzip();
+        let (senders, receivers): (Vec<_>, Vec<_>) = drivers.iter().map(|driver| inbox(driver.wake_handle())).unzip();
         let status = Arc::new(NodeStatus::new(shards));
         let bound = Bound::new("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = bound.address;

@@ -1,6 +1,6 @@
 //! A node from start to stop.
 //!
-//! Start: lock the data directory, check the identity, hold the addresses, answer probes, recover all shards in
+//! Start: hold the addresses, lock the data directory, check the identity, answer probes, recover all shards in
 //! parallel, run them, and only then let clients in. Stop: no new client, every shard stops in order, and one that does
 //! not is named. Whatever fails takes the node down the same way, and every failure is reported.
 
@@ -8,6 +8,7 @@ mod error;
 mod supervise;
 #[cfg(test)]
 mod tests;
+mod untold;
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +27,7 @@ use crate::data_dir::{DataDir, random};
 use crate::driver::Driver;
 use crate::driver::epoll::EpollDriver;
 use crate::listen::{AcceptLimits, Acceptor, Bound};
-use crate::shard_loop::inbox::{INBOX_CAPACITY, InboxSender, inbox};
+use crate::shard_loop::inbox::{InboxSender, inbox};
 use crate::shard_loop::journal_thread::probe;
 use crate::shard_loop::{self, ShardSetup};
 use crate::status::{NodeStatus, Phase};
@@ -146,6 +147,14 @@ fn launch(
     events: &Sender<Event>,
     received: Receiver<Event>,
 ) -> Result<(Node, Bound), ServerError> {
+    // First, so that an address in use leaves no new data directory behind.
+    let bind = |what, address| Bound::new(address).map_err(|error| ServerError::Bind { what, address, error });
+    let client = bind("clients", config.listen)?;
+    let admin = bind("admin", config.admin_listen)?;
+    let admin_address = admin.address;
+    let listener =
+        admin.listen().map_err(|error| ServerError::Bind { what: "admin", address: admin_address, error })?;
+
     let data = DataDir::open(&config.data_dir, config.node, config.shards).map_err(ServerError::DataDir)?;
     let identity = &data.identity;
     tracing::info!(
@@ -155,18 +164,11 @@ fn launch(
     let synced_mode = probe(&data.disk).map_err(ServerError::Disk)?;
     tracing::info!("synced journals are written by {synced_mode}");
 
-    let bind = |what, address| Bound::new(address).map_err(|error| ServerError::Bind { what, address, error });
-    let client = bind("clients", config.listen)?;
-    let admin = bind("admin", config.admin_listen)?;
-    let admin_address = admin.address;
-    let listener =
-        admin.listen().map_err(|error| ServerError::Bind { what: "admin", address: admin_address, error })?;
-
     let status = Arc::new(NodeStatus::new(config.shards));
     let drivers: Vec<EpollDriver> =
         (0..config.shards).map(|_| EpollDriver::new()).collect::<Result<_, _>>().map_err(ServerError::Thread)?;
     let (inboxes, receivers): (Vec<InboxSender>, Vec<_>) =
-        drivers.iter().map(|driver| inbox(driver.wake_handle(), INBOX_CAPACITY)).unzip();
+        drivers.iter().map(|driver| inbox(driver.wake_handle())).unzip();
     let inboxes: Arc<[InboxSender]> = inboxes.into();
     let node_config = Arc::new(config.for_node(identity));
     let clock = Clock::start();

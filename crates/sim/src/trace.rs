@@ -34,12 +34,7 @@ impl Trace {
 
     /// Bytes that belong to the last step.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        self.mix(bytes.len() as u64);
-        let mut words = bytes.chunks_exact(8);
-        for word in &mut words {
-            self.mix(u64::from_le_bytes(word.try_into().expect("chunks of eight")));
-        }
-        self.mix(words.remainder().iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+        self.mix(fingerprint(bytes));
     }
 
     /// The fingerprint so far.
@@ -53,7 +48,7 @@ impl Trace {
     }
 
     fn mix(&mut self, word: u64) {
-        self.hash = (self.hash.rotate_left(26) ^ word).wrapping_mul(MULTIPLIER);
+        self.hash = mix(self.hash, word);
     }
 
     #[allow(clippy::print_stdout, reason = "printing is what was asked for")]
@@ -63,4 +58,16 @@ impl Trace {
             format!("{:>14.6}ms {kind} {numbers:?} {text}", at as f64 / 1e6).chars().take(LINE_CHARS).collect();
         println!("{}", line.replace('\n', " "));
     }
+}
+
+/// A hash of bytes, equal in every run.
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
+    let mut words = bytes.chunks_exact(8);
+    let whole = words.by_ref().map(|word| u64::from_le_bytes(word.try_into().expect("chunks of eight")));
+    let hash = whole.fold(bytes.len() as u64, mix);
+    mix(hash, words.remainder().iter().fold(0, |word, byte| word << 8 | u64::from(*byte)))
+}
+
+fn mix(hash: u64, word: u64) -> u64 {
+    (hash.rotate_left(26) ^ word).wrapping_mul(MULTIPLIER)
 }

@@ -78,6 +78,10 @@ pub trait Disk {
     /// Writes all the pieces, one after another, from `offset`, making the file if it is not there. Bytes between the
     /// end of the file and `offset` become zero.
     fn write(&self, path: &str, offset: u64, pieces: &[Bytes]) -> DiskResult<()>;
+    /// Makes a new file of this many zero bytes, with room on the device for all of them.
+    fn reserve(&self, path: &str, bytes: u64) -> DiskResult<()> {
+        write_zeros(self, path, bytes)
+    }
     /// Sets the file's size, cutting it or filling with zeros.
     fn truncate(&self, path: &str, bytes: u64) -> DiskResult<()>;
     /// Makes the file's bytes and size durable.
@@ -145,6 +149,9 @@ pub enum FileOp {
         path: Path,
         /// Its size.
         bytes: u64,
+        /// The zeros are written through, so that a later synced write changes data and nothing else. Otherwise the room
+        /// is only reserved.
+        written: bool,
     },
     /// Removes files in this order, then makes that durable. Files that are not there are no failure.
     Remove {
@@ -177,7 +184,7 @@ impl FileOp {
             }
             Self::CreateDirectory { path } => disk.create_directory(path)?,
             Self::Replace { path, pieces } => replace(disk, path, pieces)?,
-            Self::Zero { path, bytes } => zero(disk, path, *bytes)?,
+            Self::Zero { path, bytes, written } => zero(disk, path, *bytes, *written)?,
             Self::Remove { paths } => {
                 for path in paths {
                     unless_missing(disk.remove(path))?;
@@ -219,14 +226,24 @@ fn replace(disk: &dyn Disk, path: &str, pieces: &[Bytes]) -> DiskResult<()> {
     attempt().inspect_err(|_| drop(disk.remove(&beside)))
 }
 
-fn zero(disk: &dyn Disk, path: &str, bytes: u64) -> DiskResult<()> {
-    let chunk = Bytes::from(vec![0; ZERO_CHUNK_BYTES]);
+/// Writes zeros from the beginning of a file, making it if it is not there.
+pub fn write_zeros(disk: &(impl Disk + ?Sized), path: &str, bytes: u64) -> DiskResult<()> {
+    let chunk = Bytes::from(vec![0; bytes.min(ZERO_CHUNK_BYTES as u64) as usize]);
+    let mut at = 0;
+    while at < bytes {
+        let len = chunk.len().min((bytes - at) as usize);
+        disk.write(path, at, &[chunk.slice(..len)])?;
+        at += len as u64;
+    }
+    Ok(())
+}
+
+fn zero(disk: &dyn Disk, path: &str, bytes: u64, written: bool) -> DiskResult<()> {
     let attempt = || {
-        let mut at = 0;
-        while at < bytes {
-            let len = chunk.len().min((bytes - at) as usize);
-            disk.write(path, at, &[chunk.slice(..len)])?;
-            at += len as u64;
+        if written {
+            write_zeros(disk, path, bytes)?;
+        } else {
+            disk.reserve(path, bytes)?;
         }
         disk.sync(path)?;
         disk.sync_directory(parent(path))

@@ -81,6 +81,8 @@ kinds! {
     LimitReached = "limit_reached", 429, Retry;
     /// A bug of the broker, reported instead of hidden. What was asked may have been applied.
     Internal = "internal", 500, Unknown;
+    /// The log is damaged at this place, which cannot be read again; the node's log says where.
+    LogDamaged = "log_damaged", 500, Terminal;
     /// The partition has no leader that can serve right now.
     LeaderUnknown = "leader_unknown", 503, Retry;
     /// The partition is still recovering.
@@ -91,8 +93,9 @@ kinds! {
     StorageFailed = "storage_failed", 503, Retry;
     /// The broker is at a bound of memory or queue and could not wait longer.
     Overloaded = "overloaded", 503, Retry;
-    /// The connection was given up: the peer said nothing, or took nothing, for too long.
-    ConnectionLost = "connection_lost", 503, Retry;
+    /// The connection was given up: the peer said nothing, or took nothing, for too long. What is unanswered may have been
+    /// applied.
+    ConnectionLost = "connection_lost", 504, Unknown;
     /// The request was taken, then its outcome was lost.
     OutcomeUnknown = "outcome_unknown", 504, Unknown;
     /// The disk is below its reserve: no writes until there is room.

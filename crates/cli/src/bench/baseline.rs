@@ -11,6 +11,7 @@ use hdrhistogram::Histogram;
 use rustix::fs::{Advice, OFlags, fadvise};
 
 use super::recorder::Recorder;
+use super::stop;
 
 /// What direct writes are aligned to.
 const BLOCK_BYTES: usize = 4096;
@@ -84,7 +85,7 @@ fn repeat(size: usize, duration: Duration, mut once: impl FnMut(u64) -> io::Resu
         let now = Instant::now();
         recorder.done(from, now, 1);
         from = now;
-        if begin.elapsed() >= duration {
+        if begin.elapsed() >= duration || stop::is_wanted() {
             break;
         }
     }

@@ -9,6 +9,7 @@ use super::load;
 use super::options::{Load, Switch};
 use super::recorder::Recorder;
 use super::report::{Report, cpu_used};
+use super::stop;
 use super::target::{Target, runtime};
 use crate::args::Global;
 use crate::failure::Failure;
@@ -74,7 +75,8 @@ pub(super) fn measure(load: &Load, target: &Target) -> Result<Report, Failure> {
             if records > 0 {
                 recorder.done(asked, now, records);
             }
-            let enough = load.records.is_some_and(|most| recorder.records >= most)
+            let enough = stop::is_wanted()
+                || load.records.is_some_and(|most| recorder.records >= most)
                 || load.seconds.is_some_and(|most| begin.elapsed().as_secs() >= most);
             if enough {
                 break;

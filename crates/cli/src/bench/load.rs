@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 
 use super::options::Load;
 use super::recorder::Recorder;
+use super::stop;
 use super::target::{Target, runtime};
 use crate::failure::Failure;
 
@@ -126,7 +127,7 @@ async fn slot(plan: Arc<Plan>, way: Arc<Way>, recorder: Arc<Mutex<Recorder>>) {
 impl Plan {
     /// When the next request is due and its number; `None` when there is none any more.
     fn next_due(&self, free: Instant) -> Option<(Instant, u64)> {
-        if self.stopped.load(Ordering::Relaxed) || self.end.is_some_and(|end| free >= end) {
+        if self.stopped.load(Ordering::Relaxed) || stop::is_wanted() || self.end.is_some_and(|end| free >= end) {
             return None;
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);

@@ -15,6 +15,7 @@ mod produce;
 mod recorder;
 mod report;
 mod scrape;
+mod stop;
 mod table;
 mod target;
 
@@ -38,11 +39,19 @@ pub(crate) enum BenchCommand {
 }
 
 pub(crate) fn run(command: BenchCommand, global: &Global) -> Result<(), Failure> {
-    match command {
+    stop::listen()?;
+    let done = match command {
         BenchCommand::Produce(args) => produce::run(&args, global),
         BenchCommand::Consume(args) => consume::run(&args, global),
         BenchCommand::E2e(args) => e2e::run(&args, global),
         BenchCommand::Limits(args) => limits::run(&args, global),
         BenchCommand::All(args) => table::run(&args, global),
+    };
+    match done {
+        Ok(()) if stop::is_wanted() => Err(Failure::Incomplete {
+            what: "interrupted: the figures are of what was done by then".into(),
+            unknown: false,
+        }),
+        done => done,
     }
 }

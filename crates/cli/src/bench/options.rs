@@ -44,7 +44,7 @@ pub(super) struct Load {
     /// When a record counts as acknowledged
     #[arg(long, value_enum, default_value_t)]
     pub(super) ack: AckArg,
-    /// Number the batches, so that none is appended twice; off with --ack leader and none
+    /// Number the batches, so that none is appended twice or, sent again, behind later ones; off with --ack leader and none
     #[arg(long, value_enum)]
     pub(super) idempotent: Option<Switch>,
     /// The fsync setting of the topic that is made: always or interval:MS

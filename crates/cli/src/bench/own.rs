@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -28,6 +29,8 @@ impl OwnServer {
             .args(["server", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir", "data"])
             .envs(settings.iter().copied())
             .current_dir(&directory)
+            // A terminal's interrupt is for the benchmark, which ends its broker itself.
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)

@@ -57,10 +57,10 @@ impl Report {
     fn text(&self) -> String {
         let mut lines = vec![
             format!(
-                "{:.0} records/s, {}/s ({} records in {:.2} s)",
+                "{:.0} records/s, {}/s ({} in {:.2} s)",
                 self.records_per_second(),
                 output::bytes(self.bytes_per_second()),
-                self.recorder.records,
+                output::count(self.recorder.records, "record"),
                 self.recorder.took().as_secs_f64()
             ),
             format!("{}: {}", self.latency_of, latency_text(&self.recorder.latency_us)),
@@ -70,7 +70,7 @@ impl Report {
         }
         lines.push(format!("the generator took {:.2} µs of processor time per record", self.generator_us()));
         if let Some(error) = &self.recorder.first_error {
-            lines.push(format!("{} errors, the first: {error}", self.recorder.errors));
+            lines.push(format!("{}, the first: {error}", output::count(self.recorder.errors, "error")));
         }
         lines.join("\n")
     }
@@ -85,7 +85,7 @@ impl Report {
         match &self.recorder.first_error {
             None => Ok(()),
             Some(error) => {
-                let what = format!("{} requests failed, the first: {error}", self.recorder.errors);
+                let what = format!("{} failed, the first: {error}", output::count(self.recorder.errors, "request"));
                 Err(Failure::Incomplete { what, unknown: false })
             }
         }

@@ -36,12 +36,13 @@ pub(crate) struct Consume {
     /// Stop after this many records
     #[arg(long, value_name = "N")]
     max: Option<u64>,
-    /// text: a value a line; json: an object a line; raw: values alone. With --json it is json
+    /// text: a value a line; json: an object a line; raw: values alone. With --json it is json and nothing else
     #[arg(long, value_enum)]
     format: Option<Format>,
 }
 
 pub(crate) async fn run(args: &Consume, global: &Global) -> Result<(), Failure> {
+    let format = args.format(global)?;
     let mut interrupt = Interrupt::listen()?;
     let client = connect(global).await?;
     let config = ReaderConfig {
@@ -51,7 +52,7 @@ pub(crate) async fn run(args: &Consume, global: &Global) -> Result<(), Failure> 
         ..ReaderConfig::default()
     };
     let mut reader = client.reader(&args.topic, config).await?;
-    let mut printing = Printing::new(args, global, &client).await?;
+    let mut printing = Printing::new(args, global, format, &client).await?;
     loop {
         tokio::select! {
             biased;
@@ -60,6 +61,18 @@ pub(crate) async fn run(args: &Consume, global: &Global) -> Result<(), Failure> 
         }
     }
     printing.finish().await
+}
+
+impl Consume {
+    fn format(&self, global: &Global) -> Result<Format, Failure> {
+        match (self.format, global.json) {
+            (None | Some(Format::Json), true) => Ok(Format::Json),
+            (Some(_), true) => Err(Failure::Usage(
+                "--json prints JSON, and --format asks for something else; leave one of them out".into(),
+            )),
+            (format, false) => Ok(format.unwrap_or_default()),
+        }
+    }
 }
 
 /// The records on their way to standard output.
@@ -75,16 +88,15 @@ struct Printing<'a> {
 }
 
 impl<'a> Printing<'a> {
-    async fn new(args: &Consume, global: &'a Global, client: &Client) -> Result<Self, Failure> {
+    async fn new(args: &Consume, global: &'a Global, format: Format, client: &Client) -> Result<Self, Failure> {
         let commits = match &args.from {
             Position::Cursor(name) => Some(Commits::new(client.cursors(&args.topic).await?, name.clone())),
             _ => None,
         };
-        let default = if global.json { Format::Json } else { Format::Text };
         Ok(Self {
             global,
             out: BufWriter::with_capacity(OUT_BUFFER_BYTES, io::stdout().lock()),
-            format: args.format.unwrap_or(default),
+            format,
             left: args.max.unwrap_or(u64::MAX),
             commits,
             failed: None,
@@ -105,7 +117,9 @@ impl<'a> Printing<'a> {
             Ok(None) => return Ok(true),
             Ok(Some(Ok(items))) => items.iter().try_for_each(|item| self.item(item))?,
             Ok(Some(Err(error))) => {
-                output::note(self.global, format_args!("a partition is read no further: {error}"));
+                let partition =
+                    reader.failed_partition().map_or_else(|| "a partition".into(), |p| format!("partition {p}"));
+                output::note(self.global, format_args!("{partition} is read no further: {error}"));
                 self.failed.get_or_insert(error);
             }
         }

@@ -21,6 +21,7 @@ pub(crate) async fn run(args: &CursorArgs, client: &Client, global: &Global) -> 
             format!("{} has no cursor {}; lockgate cursor list {} shows them", args.topic, args.name, args.topic);
         return Err(Failure::Incomplete { what, unknown: false });
     }
-    let text = || format!("cursor {} is deleted in {} partitions of {}", args.name, deleted.len(), args.topic);
+    let partitions = output::count(deleted.len() as u64, "partition");
+    let text = || format!("cursor {} is deleted in {partitions} of {}", args.name, args.topic);
     output::confirm(global, text, || json!({ "cursor": args.name, "deleted": deleted }))
 }

@@ -10,8 +10,6 @@ use std::task::{Context, Poll, Waker};
 
 use lockgate_client::{ClientError, Delivery, Receipt, Record};
 
-use crate::failure::Failure;
-
 /// See the module.
 pub(super) struct Ledger {
     pending: VecDeque<Pending>,
@@ -24,6 +22,8 @@ pub(super) struct Ledger {
     /// Of keys and values that were acknowledged.
     pub(super) bytes: u64,
     pub(super) first_error: Option<(u64, ClientError)>,
+    /// Why the file for acknowledgements got no more of them.
+    pub(super) acks_error: Option<io::Error>,
     acks: Option<BufWriter<File>>,
 }
 
@@ -70,6 +70,7 @@ impl Ledger {
             partitions: BTreeMap::new(),
             bytes: 0,
             first_error: None,
+            acks_error: None,
             acks,
         }
     }
@@ -90,29 +91,28 @@ impl Ledger {
         self.pending.is_empty()
     }
 
-    /// A line was not acknowledged.
+    /// A line was not acknowledged, or its acknowledgement could not be written down.
     pub(super) fn has_failed(&self) -> bool {
-        self.first_error.is_some()
+        self.first_error.is_some() || self.acks_error.is_some()
     }
 
     /// Waits for the first line's answer, and takes it with all that follow and are there. Cancel-safe.
-    pub(super) async fn settle_some(&mut self) -> Result<(), Failure> {
-        let Some(first) = self.pending.front_mut() else { return Ok(()) };
+    pub(super) async fn settle_some(&mut self) {
+        let Some(first) = self.pending.front_mut() else { return };
         let mut answer = (&mut first.delivery).await;
         loop {
             let Some(Pending { line, bytes, .. }) = self.pending.pop_front() else { break };
-            self.settle(line, bytes, answer).map_err(Failure::io("the file for acknowledgements cannot be written"))?;
+            self.settle(line, bytes, answer);
             let Some(next) = self.pending.front_mut() else { break };
             match Pin::new(&mut next.delivery).poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(next) => answer = next,
                 Poll::Pending => break,
             }
         }
-        let flushed = self.acks.as_mut().map_or(Ok(()), Write::flush);
-        flushed.map_err(Failure::io("the file for acknowledgements cannot be written"))
+        self.write_acks(Write::flush);
     }
 
-    fn settle(&mut self, line: u64, bytes: u64, answer: Result<Receipt, ClientError>) -> io::Result<()> {
+    fn settle(&mut self, line: u64, bytes: u64, answer: Result<Receipt, ClientError>) {
         match answer {
             Ok(receipt) => {
                 let offset = receipt.offset.map(|offset| offset.0);
@@ -122,8 +122,8 @@ impl Ledger {
                 tally.records += 1;
                 tally.first_offset = tally.first_offset.or(offset);
                 tally.last_offset = offset.max(tally.last_offset);
-                if let (Some(acks), Some(offset)) = (&mut self.acks, offset) {
-                    writeln!(acks, "{line} {} {offset}", receipt.partition)?;
+                if let Some(offset) = offset {
+                    self.write_acks(|acks| writeln!(acks, "{line} {} {offset}", receipt.partition));
                 }
             }
             Err(error) => {
@@ -132,7 +132,16 @@ impl Ledger {
                 self.first_error.get_or_insert((line, error));
             }
         }
-        Ok(())
+    }
+
+    /// Writes to the file for acknowledgements, if there is one. The first failure is kept, and ends the writing: the
+    /// report still tells of every line.
+    fn write_acks(&mut self, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) {
+        let Some(acks) = &mut self.acks else { return };
+        if let Err(error) = write(acks) {
+            self.acks_error = Some(error);
+            self.acks = None;
+        }
     }
 }
 
@@ -151,11 +160,11 @@ mod tests {
     #[test]
     fn every_line_is_in_exactly_one_account() {
         let mut ledger = Ledger::new(None);
-        ledger.settle(1, 10, receipt(0, 5)).unwrap();
-        ledger.settle(2, 10, receipt(1, 0)).unwrap();
-        ledger.settle(3, 10, Err(ClientError::Closed)).unwrap();
-        ledger.settle(4, 10, Err(ClientError::OutcomeUnknown { last: "cut".into() })).unwrap();
-        ledger.settle(5, 10, receipt(0, 6)).unwrap();
+        ledger.settle(1, 10, receipt(0, 5));
+        ledger.settle(2, 10, receipt(1, 0));
+        ledger.settle(3, 10, Err(ClientError::Closed));
+        ledger.settle(4, 10, Err(ClientError::OutcomeUnknown { last: "cut".into() }));
+        ledger.settle(5, 10, receipt(0, 6));
         assert_eq!(ledger.acknowledged, Ranges(vec![(1, 2), (5, 5)]));
         assert_eq!(ledger.refused, Ranges(vec![(3, 3)]));
         assert_eq!(ledger.unknown, Ranges(vec![(4, 4)]));
@@ -169,9 +178,9 @@ mod tests {
     fn the_file_of_acknowledgements_has_a_line_each() {
         let mut file = tempfile::tempfile().unwrap();
         let mut ledger = Ledger::new(Some(BufWriter::new(file.try_clone().unwrap())));
-        ledger.settle(7, 1, receipt(2, 30)).unwrap();
-        ledger.settle(8, 1, Err(ClientError::Closed)).unwrap();
-        ledger.settle(9, 1, receipt(0, 4)).unwrap();
+        ledger.settle(7, 1, receipt(2, 30));
+        ledger.settle(8, 1, Err(ClientError::Closed));
+        ledger.settle(9, 1, receipt(0, 4));
         drop(ledger);
         let mut text = String::new();
         std::io::Seek::rewind(&mut file).unwrap();

@@ -43,7 +43,7 @@ pub(crate) struct Produce {
     #[arg(long, value_name = "F")]
     file: Option<PathBuf>,
     /// text: a line is a value; json: a line is an object with key, value, headers, timestamp and partition, as consume
-    /// prints them; raw: a line with its end is a value
+    /// prints them, and nothing else; raw: a line with its end is a value
     #[arg(long, value_enum, default_value_t)]
     format: Format,
     /// The key of every record
@@ -64,8 +64,9 @@ pub(crate) struct Produce {
     /// Most batches of a partition that wait for their answer: 1 to 5, with --ack leader or none 1 to 1000
     #[arg(long, value_name = "N", default_value_t = MAX_IDEMPOTENT_IN_FLIGHT)]
     in_flight: usize,
-    /// How long a record may wait for its acknowledgement, in seconds, while the broker is tried again and again
-    #[arg(long, value_name = "S", default_value_t = 30)]
+    /// How long a record may wait for its acknowledgement, in seconds. The broker has to be there at the start; once
+    /// connected, it is tried again and again for this long
+    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=24 * 60 * 60))]
     timeout: u64,
     /// Write a line `LINE PARTITION OFFSET` to this file for every acknowledged input line, as soon as it is known
     #[arg(long, value_name = "F")]
@@ -83,7 +84,7 @@ enum End {
     Unreadable(ReadError),
     /// This line was never handed over.
     Refused { line: u64, problem: String },
-    /// A line came back unacknowledged; the ledger knows which.
+    /// A line came back unacknowledged, or its acknowledgement could not be written; the ledger knows which.
     NotAcknowledged,
 }
 
@@ -102,11 +103,14 @@ pub(crate) async fn run(args: &Produce, global: &Global) -> Result<(), Failure> 
 
     let started = Instant::now();
     let mut ledger = Ledger::new(acks.transpose()?);
-    let end = pass(&producer, &mut lines, &maker, &mut ledger, &mut interrupt).await?;
+    let end = pass(&producer, &mut lines, &maker, &mut ledger, &mut interrupt).await;
     if !matches!(end, End::Input) && !ledger.is_empty() {
-        output::note(global, format_args!("stopping: waiting for the answers to {} lines", ledger.len()));
+        output::note(
+            global,
+            format_args!("stopping: waiting for the answers to {}", output::count(ledger.len() as u64, "line")),
+        );
     }
-    settle_all(&client, &mut ledger, &mut interrupt).await?;
+    settle_all(&client, &mut ledger, &mut interrupt).await;
     let report =
         view::Report { topic: &args.topic, ledger: &ledger, end: &end, took: started.elapsed(), ack: args.ack };
     output::print(global, || report.text(), || report.json())?;
@@ -140,7 +144,7 @@ async fn pass(
     maker: &Maker,
     ledger: &mut Ledger,
     interrupt: &mut Interrupt,
-) -> Result<End, Failure> {
+) -> End {
     let mut block = Block::default();
     // Taken from the block, and not by the producer for want of room.
     let mut waiting: Option<(u64, Option<u32>, Record)> = None;
@@ -152,7 +156,7 @@ async fn pass(
                     None => break,
                     Some((line, text)) => match maker.record(text) {
                         Ok((partition, record)) => (line, partition, record),
-                        Err(problem) => return Ok(End::Refused { line, problem }),
+                        Err(problem) => return End::Refused { line, problem },
                     },
                 },
             };
@@ -162,36 +166,34 @@ async fn pass(
                     waiting = Some((line, partition, record));
                     break;
                 }
-                Err(error) => return Ok(End::Refused { line, problem: error.to_string() }),
+                Err(error) => return End::Refused { line, problem: error.to_string() },
             }
         }
         let has_room = waiting.is_none() && ledger.len() < PENDING_LINES_MAX;
         tokio::select! {
             biased;
-            signal = interrupt.next() => return Ok(End::Interrupted(signal)),
-            settled = ledger.settle_some(), if !ledger.is_empty() => {
-                settled?;
+            signal = interrupt.next() => return End::Interrupted(signal),
+            () = ledger.settle_some(), if !ledger.is_empty() => {
                 if ledger.has_failed() {
-                    return Ok(End::NotAcknowledged);
+                    return End::NotAcknowledged;
                 }
             }
             next = lines.recv(), if has_room => match next {
-                None => return Ok(End::Input),
+                None => return End::Input,
                 Some(Ok(next)) => block = next,
-                Some(Err(error)) => return Ok(End::Unreadable(error)),
+                Some(Err(error)) => return End::Unreadable(error),
             },
         }
     }
 }
 
 /// Waits for all answers. Each comes within the producer's timeout; a signal makes the rest unknown at once.
-async fn settle_all(client: &Client, ledger: &mut Ledger, interrupt: &mut Interrupt) -> Result<(), Failure> {
+async fn settle_all(client: &Client, ledger: &mut Ledger, interrupt: &mut Interrupt) {
     while !ledger.is_empty() {
         tokio::select! {
             biased;
             _ = interrupt.next() => client.close(),
-            settled = ledger.settle_some() => settled?,
+            () = ledger.settle_some() => {}
         }
     }
-    Ok(())
 }

@@ -2,10 +2,17 @@
 
 use bytes::Bytes;
 use lockgate_client::{Record, RecordHeader};
+use lockgate_wire::batch::TIMESTAMP_MS_RANGE;
 use serde_json::{Map, Value};
 
 use crate::args::Format;
 use crate::encoding::from_base64;
+
+/// What a line may say. An offset, which `consume` prints, is the broker's to give: it is passed over.
+const RECORD_NAMES: &[&str] =
+    &["key", "key_base64", "value", "value_base64", "headers", "timestamp", "partition", "offset"];
+/// What a header may say.
+const HEADER_NAMES: &[&str] = &["name", "name_base64", "value", "value_base64"];
 
 /// Makes records of lines, as the options say.
 pub(super) struct Maker {
@@ -52,6 +59,7 @@ impl Maker {
     fn json(&self, line: &[u8]) -> Result<(Option<u32>, Record), String> {
         let object: Map<String, Value> =
             serde_json::from_slice(line).map_err(|error| format!("it is not a JSON object: {error}"))?;
+        only_known(&object, RECORD_NAMES).map_err(|problem| format!("it has {problem}"))?;
         let key = bytes_of(&object, "key")?.or_else(|| self.key.clone());
         let mut headers = self.headers.clone();
         match object.get("headers") {
@@ -64,6 +72,10 @@ impl Maker {
             Some(_) => return Err("its headers are not a list of objects with name and value".into()),
         }
         let timestamp_ms = number_of(&object, "timestamp")?;
+        if let Some(outside) = timestamp_ms.filter(|ms| !TIMESTAMP_MS_RANGE.contains(ms)) {
+            let (first, last) = (TIMESTAMP_MS_RANGE.start(), TIMESTAMP_MS_RANGE.end());
+            return Err(format!("its timestamp is {outside}, it must be from {first} to {last}"));
+        }
         let partition = number_of(&object, "partition")?;
         let partition = partition.map(u32::try_from).transpose();
         let partition = partition.map_err(|_| "its partition is not a number from 0 on".to_owned())?;
@@ -73,8 +85,17 @@ impl Maker {
 
 fn header_of(header: &Value) -> Result<RecordHeader, String> {
     let Value::Object(header) = header else { return Err("a header is not an object with name and value".into()) };
+    only_known(header, HEADER_NAMES).map_err(|problem| format!("a header has {problem}"))?;
     let name = bytes_of(header, "name")?.ok_or("a header has no name")?;
     Ok(RecordHeader { name, value: bytes_of(header, "value")? })
+}
+
+/// A name that means nothing is a slip of the pen, and what was meant would be missing from the record.
+fn only_known(object: &Map<String, Value>, known: &[&str]) -> Result<(), String> {
+    match object.keys().find(|name| !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(name) => Err(format!("a field `{name}`, the fields are {}", known.join(", "))),
+    }
 }
 
 /// The bytes under this name: text, or Base64 under `<name>_base64`. Other JSON values stand for their own text.
@@ -147,6 +168,10 @@ mod tests {
             (r#"{"headers":[{"value":"b"}]}"#, "name"),
             (r#"{"partition":-1}"#, "partition"),
             (r#"{"timestamp":"now"}"#, "timestamp"),
+            (r#"{"timestamp":-5}"#, "-5"),
+            (r#"{"timestamp":9223372036854775807}"#, "from -1 to 9223372036854775806"),
+            (r#"{"valu":"x"}"#, "`valu`"),
+            (r#"{"headers":[{"name":"h","val":"b"}]}"#, "a header has a field `val`"),
         ];
         for (line, names) in cases {
             let problem = maker(Format::Json, None, None).record(Bytes::from(line)).unwrap_err();

@@ -27,13 +27,14 @@ impl Report<'_> {
         let done = if self.ack == AckArg::None { "sent, without asking for answers" } else { "acknowledged" };
         let per_second = self.per_second(count);
         let mut text = format!(
-            "{count} records {done}, in {:.2} s: {per_second:.0} records/s, {}/s",
+            "{} {done}, in {:.2} s: {per_second:.0} records/s, {}/s",
+            output::count(count, "record"),
             self.took.as_secs_f64(),
             output::bytes(self.per_second(ledger.bytes))
         );
         for (partition, tally) in &ledger.partitions {
             // Writing to a String does not fail.
-            let _ = write!(text, "\n  partition {partition}: {} records", tally.records);
+            let _ = write!(text, "\n  partition {partition}: {}", output::count(tally.records, "record"));
             if let Some(offset) = tally.last_offset {
                 let _ = write!(text, ", up to offset {offset}");
             }
@@ -75,15 +76,18 @@ impl Report<'_> {
         })
     }
 
-    /// Why not everything was acknowledged, if it was not.
+    /// Why not everything was acknowledged and written down, if it was not.
     pub(super) fn failure(&self) -> Option<Failure> {
         let ledger = self.ledger;
-        let what = match (self.end, &ledger.first_error) {
-            (_, Some((line, error))) => format!("line {line} was not acknowledged: {error}"),
-            (End::Input | End::NotAcknowledged, None) => return None,
-            (End::Interrupted(signal), None) => format!("interrupted by {signal}: the rest of the input was not sent"),
-            (End::Unreadable(error), None) => unreadable(error),
-            (End::Refused { line, problem }, None) => format!("line {line} was not sent: {problem}"),
+        let what = match (self.end, &ledger.first_error, &ledger.acks_error) {
+            (_, Some((line, error)), _) => format!("line {line} was not acknowledged: {error}"),
+            (_, None, Some(error)) => format!("the file for acknowledgements cannot be written: {error}"),
+            (End::Input | End::NotAcknowledged, None, None) => return None,
+            (End::Interrupted(signal), None, None) => {
+                format!("interrupted by {signal}: the rest of the input was not sent")
+            }
+            (End::Unreadable(error), None, None) => unreadable(error),
+            (End::Refused { line, problem }, None, None) => format!("line {line} was not sent: {problem}"),
         };
         Some(Failure::Incomplete { what, unknown: ledger.unknown.count() > 0 })
     }

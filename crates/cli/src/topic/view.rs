@@ -29,13 +29,13 @@ pub(super) fn list_json(topics: &[TopicSummary]) -> Value {
 
 pub(super) fn describe_text(topic: &DescribeTopicOk) -> String {
     let head = format!(
-        "{}: {}, id {}, version {}, {} partitions, {} replicas\n{}",
+        "{}: {}, id {}, version {}, {}, {}\n{}",
         short(&topic.name),
         kind(topic.kind()),
         topic.topic_id,
         topic.version,
-        topic.partitions.len(),
-        topic.replication_factor,
+        output::count(topic.partitions.len() as u64, "partition"),
+        output::count(topic.replication_factor.into(), "replica"),
         topic.durability,
     );
     let settings = topic.settings.iter().map(|setting| {

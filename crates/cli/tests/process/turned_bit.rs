@@ -38,9 +38,13 @@ fn a_turned_bit_in_a_segment_is_never_served() {
         }
     };
     assert!(offset >= 18, "what is whole is served: {offset}");
-    assert_eq!(refusal.kind, ErrorKind::StorageFailed);
+    assert_eq!(refusal.kind, ErrorKind::LogDamaged);
     assert!(refusal.message.contains("is damaged at byte"), "{refusal}");
     assert!(broker.log().contains("is damaged at byte"), "{}", broker.log());
+    let output = scratch.lockgate(&broker, &["consume", "t"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is damaged at byte"));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count() as u64, offset, "all that is whole, no more");
     // Others go on, and so do publishes and the reading of what is whole.
     publisher.publish(1000).unwrap();
     assert_eq!(publisher.fetch(99).unwrap()[0], publisher.acknowledged[99]);

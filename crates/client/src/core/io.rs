@@ -28,6 +28,11 @@ pub enum Input {
         /// The frame.
         frame: Frame,
     },
+    /// Bytes of a frame that is not whole yet came in: a sign of life.
+    BytesReceived {
+        /// On this link.
+        link: LinkId,
+    },
     /// A link broke, by the network, by the peer, or because its bytes are no frames.
     Disconnected {
         /// The link.

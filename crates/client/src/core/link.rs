@@ -169,6 +169,15 @@ impl Link {
         }
     }
 
+    /// Part of a frame came in: the other side lives.
+    pub(super) fn progressed(&mut self, now: MonoTime, link: LinkId) {
+        if let State::Up(up) = &mut self.state
+            && up.id == link
+        {
+            up.received_at = now;
+        }
+    }
+
     /// A frame came in. Gives it back when it is not the link's own affair.
     pub(super) fn received(&mut self, now: MonoTime, frame: Frame) -> Received {
         match &mut self.state {

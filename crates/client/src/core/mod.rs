@@ -121,6 +121,7 @@ impl Core {
                 self.lose_link(reason, false);
             }
             Input::Received { link, frame } if self.context.link.is_current(link) => self.received(frame),
+            Input::BytesReceived { link } => self.context.link.progressed(now.mono, link),
             Input::Written { link, bytes } if self.context.link.written(link, bytes) => self.pump_waiting(),
             Input::Tick => self.tick(),
             // Of a link that no longer counts.

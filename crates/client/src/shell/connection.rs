@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use lockgate_wire::frame::FrameError;
 use lockgate_wire::{Frame, HostPort, OutFrame};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -77,7 +78,7 @@ async fn read(shared: &Arc<Shared>, link: LinkId, mut stream: OwnedReadHalf, max
     loop {
         let missing = match Frame::missing(&buffer, max_frame_bytes) {
             Ok(missing) => missing,
-            Err(error) => return error.to_string(),
+            Err(error) => return not_a_frame(&buffer, &error),
         };
         if buffer.capacity() - buffer.len() < missing.max(READ_ROOM_BYTES) {
             buffer.reserve(missing.max(READ_BYTES));
@@ -91,10 +92,12 @@ async fn read(shared: &Arc<Shared>, link: LinkId, mut stream: OwnedReadHalf, max
             match Frame::decode(&mut buffer, max_frame_bytes) {
                 Ok(Some(frame)) => frames.push(frame),
                 Ok(None) => break None,
-                Err(error) => break Some(error.to_string()),
+                Err(error) => break Some(not_a_frame(&buffer, &error)),
             }
         };
-        if !frames.is_empty() {
+        if frames.is_empty() {
+            shared.with(|state, now| state.input(now, Input::BytesReceived { link }));
+        } else {
             shared.with(|state, now| {
                 for frame in frames.drain(..) {
                     state.input(now, Input::Received { link, frame });
@@ -105,6 +108,16 @@ async fn read(shared: &Arc<Shared>, link: LinkId, mut stream: OwnedReadHalf, max
             return reason;
         }
     }
+}
+
+/// Why the connection cannot go on. No first frame begins like an answer of HTTP: read as a length, that is above any limit.
+fn not_a_frame(buffer: &[u8], error: &FrameError) -> String {
+    if buffer.starts_with(b"HTTP") {
+        return "this looks like an HTTP port; is it the broker's admin port (admin.listen)? Clients connect to the port \
+                for clients (listen)"
+            .into();
+    }
+    error.to_string()
 }
 
 /// Writes until the connection is to be closed.

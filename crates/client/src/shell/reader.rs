@@ -50,6 +50,7 @@ pub struct Reader {
     key: ReaderKey,
     ready: Arc<Notify>,
     unpacker: Unpacker,
+    failed: Option<u32>,
 }
 
 impl Reader {
@@ -68,7 +69,7 @@ impl Reader {
             Ok(key)
         })?;
         // From here on a dropped future ends the reader, too.
-        let mut reader = Self { client, topic, key, ready, unpacker: Unpacker::new(BTreeMap::new()) };
+        let mut reader = Self { client, topic, key, ready, unpacker: Unpacker::new(BTreeMap::new()), failed: None };
         opened.await.map_err(|_| ClientError::Closed)??;
         let positions = reader.client.inner.shared.look(|state| state.core.start_positions(key));
         reader.unpacker = Unpacker::new(positions);
@@ -84,6 +85,11 @@ impl Reader {
     /// [`ReaderConfig::resume_from`] takes.
     pub fn positions(&self) -> &BTreeMap<u32, Offset> {
         self.unpacker.positions()
+    }
+
+    /// The partition that the last error was about.
+    pub fn failed_partition(&self) -> Option<u32> {
+        self.failed
     }
 
     /// The next item; waits for one. `None` when every partition came to its end. Cancel-safe: nothing is lost when the
@@ -140,12 +146,18 @@ impl Reader {
             return Some(match taken {
                 Taken::Chunk(chunk) => {
                     let partition = chunk.partition;
-                    self.unpacker.load(chunk).map(|()| None).inspect_err(|_| self.abandon(partition))
+                    self.unpacker.load(chunk).map(|()| None).inspect_err(|_| {
+                        self.abandon(partition);
+                        self.failed = Some(partition);
+                    })
                 }
                 Taken::EndOfPartition { partition, offset } => Ok(Some(Item::EndOfPartition { partition, offset })),
                 Taken::Lost { partition, reason } => Ok(Some(Item::PartitionLost { partition, error: reason })),
                 Taken::Recovered { partition } => Ok(Some(Item::PartitionRecovered { partition })),
-                Taken::Failed { error, .. } => Err(error),
+                Taken::Failed { partition, error } => {
+                    self.failed = Some(partition);
+                    Err(error)
+                }
             });
         }
     }

@@ -46,7 +46,8 @@ async fn a_server_of_another_protocol_is_told_apart() {
     let broker = Broker::start().await;
     broker.state().mode = Mode::Garbage;
     let (text, _) = refused(ClientConfig::with_seeds(broker.seeds()).unwrap()).await;
-    assert!(text.contains(&broker.address.to_string()) && text.contains("frame"), "{text}");
+    assert!(text.contains(&broker.address.to_string()) && text.contains("looks like an HTTP port"), "{text}");
+    assert!(text.contains("admin.listen") && !text.contains("bytes"), "{text}");
 }
 
 #[tokio::test]

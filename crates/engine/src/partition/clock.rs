@@ -11,31 +11,31 @@ const SLACK_MS: u64 = 1_000;
 #[derive(Debug)]
 pub(crate) struct AppendClock {
     last: WallMs,
-    /// When `last` was given; unknown before the first append of this process.
-    at: Option<MonoTime>,
+    /// A wall clock that was followed, and when. `None` before the first stamp of this process. While a jump is being
+    /// caught up with, it stays: otherwise every stamp would get the slack anew.
+    followed: Option<(WallMs, MonoTime)>,
 }
 
 impl AppendClock {
     /// Continues after the newest append time in the log.
     pub(crate) fn after(last: WallMs) -> Self {
-        Self { last, at: None }
+        Self { last, followed: None }
     }
 
     /// The append time for now.
     pub(crate) fn stamp(&mut self, now: Now) -> WallMs {
-        let ceiling = match self.at {
-            None => i64::MAX,
-            Some(at) => {
+        let ceiling = match self.followed {
+            None => WallMs(i64::MAX),
+            Some((wall, at)) => {
                 let allowed = now.mono.ms_since(at).saturating_mul(RATE).saturating_add(SLACK_MS);
-                self.last.0.saturating_add(i64::try_from(allowed).unwrap_or(i64::MAX))
+                WallMs(wall.0.saturating_add(i64::try_from(allowed).unwrap_or(i64::MAX)))
             }
         };
-        let stamp = WallMs(now.wall.0.clamp(self.last.0, ceiling));
-        if stamp > self.last || self.at.is_none() {
-            self.at = Some(now.mono);
+        self.last = self.last.max(now.wall.min(ceiling));
+        if self.followed.is_none() || self.last == now.wall {
+            self.followed = Some((self.last, now.mono));
         }
-        self.last = stamp;
-        stamp
+        self.last
     }
 
     /// An append time of the log was applied: none before it is given from now on.
@@ -75,5 +75,15 @@ mod tests {
             "back from the jump: it waits until time has caught up"
         );
         assert_eq!(clock.stamp(now(2_000, 12_000)), WallMs(12_000));
+    }
+
+    #[test]
+    fn many_stamps_follow_a_jump_no_faster_than_few() {
+        let mut clock = AppendClock::after(WallMs(0));
+        clock.stamp(now(0, 10_000));
+        for ms in 0..1_000 {
+            clock.stamp(now(ms, 9_000_000));
+        }
+        assert_eq!(clock.stamp(now(1_000, 9_000_000)), WallMs(10_000 + 2_000 + 1_000));
     }
 }

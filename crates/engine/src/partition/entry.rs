@@ -8,7 +8,8 @@ use lockgate_wire::{Offset, WallMs};
 
 const BATCHES: u8 = 1;
 const COMMAND: u8 = 2;
-const STAMP_BYTES: usize = 24;
+/// What a batch costs in its entry beside its own bytes.
+pub(crate) const STAMP_BYTES: usize = 24;
 
 /// What the leader gave a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

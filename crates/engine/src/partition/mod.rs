@@ -1,7 +1,8 @@
 //! A partition's replica on this shard: log, producers, cursors, readers, and its part in the Raft group.
 //!
-//! Phases: `opening → serving`, or `failed`. It takes publishes and readers only while it serves, that is after its
-//! own first entry of the term was applied. What is replicated changes only in [`Partition::apply`].
+//! Phases: `opening → serving → deposed`, or `failed` from any of them. It takes publishes only while it serves, that is
+//! after its own first entry of the term was applied; deposed, because its journal failed, it is still read from. What is
+//! replicated changes only in [`Partition::apply`].
 
 mod clock;
 mod cursors;
@@ -179,6 +180,14 @@ impl Partition {
         self.readers.end_all(core, CloseReason::Error, &error);
     }
 
+    /// The shard's journals end: nothing is taken any more.
+    pub(crate) fn shut(&mut self) {
+        if !self.is_failed() {
+            let message = "the broker stops; it takes no new work, connect to another one or try again soon";
+            self.phase = Phase::Failed(Error::new(ErrorKind::ShuttingDown, message));
+        }
+    }
+
     /// The topic was deleted: everyone who waits is told.
     pub(crate) fn deleted(&mut self, core: &mut Core) {
         let error = Error::new(ErrorKind::TopicNotFound, format!("the topic of partition {} was deleted", self.id));
@@ -328,6 +337,11 @@ impl Partition {
 
     pub(crate) fn is_failed(&self) -> bool {
         matches!(self.phase, Phase::Failed(_))
+    }
+
+    /// The newest append time, if the log ever had one.
+    pub(crate) fn last_append_time(&self) -> Option<WallMs> {
+        Some(self.log.last_append_time()).filter(|time| *time > WallMs::default())
     }
 
     pub(crate) fn tail_bytes(&self) -> u64 {

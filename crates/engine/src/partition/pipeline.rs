@@ -7,13 +7,14 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
+use lockgate_catalog::settings::Timestamps;
 use lockgate_consensus::ProposeError;
-use lockgate_wire::batch::BatchHeader;
+use lockgate_wire::batch::{BatchHeader, rewrite_append_time};
 use lockgate_wire::proto::{Ack, PublishOk};
 use lockgate_wire::{Error, ErrorKind, GroupId, LogIndex, Offset, Term, WallMs};
 
 use super::clock::AppendClock;
-use super::entry::{self, Stamp};
+use super::entry::{self, STAMP_BYTES, Stamp};
 use super::producers::Serial;
 use crate::core::Core;
 use crate::limits::{COPY_BELOW_BYTES, SHARED_ENTRY_BYTES};
@@ -107,20 +108,26 @@ impl Pipeline {
         resends.push(origin);
     }
 
-    /// Proposes what waits, as far as the group takes it. An error means that this replica does not lead.
+    /// Proposes what waits, as far as the group takes it. With `timestamps = append` records get the time that is answered.
+    /// An error means that this replica does not lead.
     pub(crate) fn propose(
         &mut self,
         core: &mut Core,
         group: GroupId,
         clock: &mut AppendClock,
+        timestamps: Timestamps,
     ) -> Result<(), ProposeError> {
-        while let Some(front) = self.waiting.front() {
-            let (take, data) = if front.publish.batch.len() >= COPY_BELOW_BYTES {
-                (1, front.publish.batch.clone())
-            } else {
-                self.share()
-            };
+        // Half a write of the journal leaves room for everything that goes with an entry.
+        let shared_bytes = SHARED_ENTRY_BYTES.min(core.node.journal.max_write_bytes as usize / 2);
+        while self.has_waiting() {
+            let take = self.together(shared_bytes);
             let append_time = clock.stamp(core.now);
+            if timestamps == Timestamps::Append {
+                for Taken { publish, .. } in self.waiting.range_mut(..take) {
+                    publish.batch = rewrite_append_time(std::mem::take(&mut publish.batch), append_time.0);
+                }
+            }
+            let data = self.data(take);
             let mut offset = self.next_offset;
             let stamps: Vec<Stamp> = self
                 .waiting
@@ -156,17 +163,28 @@ impl Pipeline {
         Ok(())
     }
 
-    /// The small batches at the front that share an entry, and their bytes together.
-    fn share(&self) -> (usize, Bytes) {
+    /// How many batches at the front share an entry: a large one has its own, small ones fill one up to `max_bytes`.
+    fn together(&self, max_bytes: usize) -> usize {
+        if self.waiting.front().is_some_and(|front| front.publish.batch.len() >= COPY_BELOW_BYTES) {
+            return 1;
+        }
         let mut bytes = 0;
         let small = |taken: &&Taken| {
-            bytes += taken.publish.batch.len();
-            taken.publish.batch.len() < COPY_BELOW_BYTES && bytes <= SHARED_ENTRY_BYTES
+            bytes += taken.publish.batch.len() + STAMP_BYTES;
+            taken.publish.batch.len() < COPY_BELOW_BYTES && bytes <= max_bytes
         };
-        let take = self.waiting.iter().take_while(small).count();
-        let mut data = BytesMut::with_capacity(self.waiting.range(..take).map(|taken| taken.publish.batch.len()).sum());
-        self.waiting.range(..take).for_each(|taken| data.extend_from_slice(&taken.publish.batch));
-        (take, data.freeze())
+        self.waiting.iter().take_while(small).count()
+    }
+
+    /// The bytes of the first `take` batches: of a large one as they are, of small ones copied together.
+    fn data(&self, take: usize) -> Bytes {
+        let batches = || self.waiting.range(..take).map(|taken| &taken.publish.batch);
+        if let Some(large) = batches().next().filter(|batch| batch.len() >= COPY_BELOW_BYTES) {
+            return large.clone();
+        }
+        let mut data = BytesMut::with_capacity(batches().map(Bytes::len).sum());
+        batches().for_each(|batch| data.extend_from_slice(batch));
+        data.freeze()
     }
 
     /// The log is durable here up to this entry: answers level `leader`.

@@ -1,5 +1,6 @@
 //! Requests to a partition: what each needs, what it answers, and what it starts.
 
+use lockgate_catalog::settings::Timestamps;
 use lockgate_consensus::ProposeError;
 use lockgate_storage::disk::DiskResult;
 use lockgate_wire::proto;
@@ -132,7 +133,8 @@ impl Partition {
         if self.log.unflushed_bytes() >= core.node.limits.unflushed_bytes_per_partition {
             return; // They wait until segments have caught up.
         }
-        if self.pipeline.propose(core, self.group, &mut self.clock).is_err() {
+        let timestamps = self.placed.as_ref().map_or(Timestamps::Create, |(_, topic)| topic.config.timestamps);
+        if self.pipeline.propose(core, self.group, &mut self.clock, timestamps).is_err() {
             let error = self.refusal();
             self.refuse_waiting(core, &error);
         }

@@ -193,7 +193,9 @@ impl Partition {
         let TopicConfig { retention_ms, retention_bytes, .. } = topic.config;
         let policy = Retention { max_age_ms: retention_ms, max_bytes: retention_bytes };
         let durable = self.durable_offset(core);
-        let ops = self.log.segments.expire(core.now.wall, &policy, Some(durable));
+        // By the log's clock, as the append times are: a jump of the node's makes nothing old.
+        let now = self.clock.stamp(core.now);
+        let ops = self.log.segments.expire(now, &policy, Some(durable));
         if !ops.is_empty() {
             core.metrics.segments_expired += 1;
             self.upkeep.background.plan(ops, Done::Expired);

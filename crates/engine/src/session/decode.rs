@@ -1,8 +1,7 @@
 //! From a frame to a request: every field is checked against its bounds and against the view, here and nowhere else.
 
-use lockgate_catalog::settings::Timestamps;
 use lockgate_catalog::view::ClusterView;
-use lockgate_wire::batch::{self, validate};
+use lockgate_wire::batch::validate;
 use lockgate_wire::name::{TopicName, check_cursor_name};
 use lockgate_wire::proto::{self, Ack, start_position::At};
 use lockgate_wire::{Error, ErrorKind, Frame, Offset, Op, PartitionId, SubscriptionId, WallMs};
@@ -47,7 +46,7 @@ fn invalid(message: impl Into<String>) -> Error {
 }
 
 /// Decodes a request.
-pub(crate) fn request(frame: &Frame, view: &ClusterView, node: &NodeConfig, now: WallMs) -> Result<Request, Error> {
+pub(crate) fn request(frame: &Frame, view: &ClusterView, node: &NodeConfig) -> Result<Request, Error> {
     let limits = &node.limits;
     let Some(op) = frame.op() else {
         let message = format!("operation {} is not known to this broker", frame.op);
@@ -81,7 +80,7 @@ pub(crate) fn request(frame: &Frame, view: &ClusterView, node: &NodeConfig, now:
             let proto::Unsubscribe { subscription_id } = frame.message()?;
             Request::Unsubscribe { subscription: SubscriptionId(subscription_id) }
         }
-        Op::Publish => publish(frame, view, node, now)?,
+        Op::Publish => publish(frame, view, node)?,
         Op::Subscribe | Op::Fetch | Op::ListOffsets => read(op, frame, view, limits)?,
         Op::CommitCursor | Op::GetCursor | Op::ListCursors | Op::DeleteCursor => cursor(op, frame, view)?,
         Op::GoingAway | Op::Deliver | Op::SubscriptionClosed => {
@@ -118,7 +117,7 @@ fn located(view: &ClusterView, topic_id: u64, partition: u32) -> Result<Partitio
     route::partition(route::topic(view, topic_id)?, partition)
 }
 
-fn publish(frame: &Frame, view: &ClusterView, node: &NodeConfig, now: WallMs) -> Result<Request, Error> {
+fn publish(frame: &Frame, view: &ClusterView, node: &NodeConfig) -> Result<Request, Error> {
     let body: proto::Publish = frame.message()?;
     let topic = route::topic(view, body.topic_id)?;
     let partition = route::partition(topic, body.partition)?;
@@ -131,10 +130,7 @@ fn publish(frame: &Frame, view: &ClusterView, node: &NodeConfig, now: WallMs) ->
     if ack != Ack::Quorum && header.producer().is_some() {
         return Err(invalid("a numbered batch (idempotent producer) is published at level quorum only"));
     }
-    let batch = match topic.config.timestamps {
-        Timestamps::Create => frame.payload.clone(),
-        Timestamps::Append => batch::rewrite_append_time(frame.payload.clone(), now.0),
-    };
+    let batch = frame.payload.clone();
     let partitioning_version = body.partitioning_version;
     Ok(Request::Partition(partition, PartitionRequest::Publish { ack, partitioning_version, header, batch }))
 }

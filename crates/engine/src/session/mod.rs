@@ -27,7 +27,7 @@ pub(crate) struct Sessions {
     paused: BTreeSet<ConnectionId>,
     next_session: u32,
     next_sweep: MonoTime,
-    /// Why nothing new is taken, once the shard stops.
+    /// Whether the shard stops: requests for new work are refused from then on, what was taken is answered.
     pub(crate) is_stopping: bool,
 }
 
@@ -49,9 +49,10 @@ impl Sessions {
         self.connections.get_mut(&id)
     }
 
-    /// Connections with something under way.
+    /// Whether every request is answered. What waits to be sent has the time that closes have: a stop waits for no client
+    /// that takes nothing.
     pub(crate) fn are_settled(&self) -> bool {
-        self.connections.values().all(|c| c.unanswered == 0 && c.outgoing_bytes == 0)
+        self.connections.values().all(|connection| connection.unanswered == 0)
     }
 
     /// See [`crate::Shard::may_read`].
@@ -90,6 +91,13 @@ impl Sessions {
                 "the shard has {max} connections, the most it may have (limits.connections_per_shard); try again later"
             );
             self.close_with(core, id, &Error::new(ErrorKind::LimitReached, message).with_limit(max.into()));
+        }
+    }
+
+    /// Part of a frame came in.
+    pub(crate) fn progressed(&mut self, core: &Core, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.received(core.now.mono);
         }
     }
 
@@ -253,6 +261,18 @@ impl Sessions {
         self.answered(core, origin, None);
     }
 
+    /// The other side sends no more: as if it had asked for a close without an answer.
+    pub(crate) fn peer_ended(&mut self, core: &mut Core, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if !matches!(connection.phase, Phase::Greeting | Phase::Open) {
+            return;
+        }
+        connection.phase = Phase::Closing(0);
+        if connection.unanswered == 0 {
+            self.finish_close(core, id, 0);
+        }
+    }
+
     fn finish_close(&mut self, core: &mut Core, id: ConnectionId, request: u64) {
         if request != 0 {
             self.send(core, id, OutFrame::response(request, &proto::CloseOk {}));
@@ -329,7 +349,8 @@ impl Sessions {
         }
     }
 
-    /// The node stops: every client is told by when.
+    /// The node stops: every client is told by when, and nothing more is delivered. A subscription whose answer is still
+    /// to come ends after it, with its connection.
     pub(crate) fn go_away(&mut self, core: &mut Core) {
         self.is_stopping = true;
         let deadline_ms = u32::try_from(core.node.limits.drain_ms).unwrap_or(u32::MAX);
@@ -337,20 +358,31 @@ impl Sessions {
         let ids: Vec<ConnectionId> = self.connections.keys().copied().collect();
         for id in ids {
             self.send(core, id, OutFrame::push(&body));
+            self.end_subscriptions(core, id, |connection, subscription| !connection.unsettled.contains(&subscription));
         }
     }
 
     /// The stop is complete: every subscription is told, every connection ends.
     pub(crate) fn end_all(&mut self, core: &mut Core) {
-        let error = Error::new(ErrorKind::ShuttingDown, "the broker stops");
         let ids: Vec<ConnectionId> = self.connections.keys().copied().collect();
         for id in ids {
-            let subscriptions: Vec<SubscriptionId> =
-                self.connections.get(&id).map(|c| c.subscriptions.keys().copied().collect()).unwrap_or_default();
-            for subscription in subscriptions {
-                self.ended(core, id, subscription, closed(subscription, CloseReason::Shutdown, &error));
-            }
+            self.end_subscriptions(core, id, |_, _| true);
             self.end(core, id);
+        }
+    }
+
+    fn end_subscriptions(
+        &mut self,
+        core: &mut Core,
+        id: ConnectionId,
+        which: impl Fn(&Connection, SubscriptionId) -> bool,
+    ) {
+        let Some(connection) = self.connections.get(&id) else { return };
+        let error = Error::new(ErrorKind::ShuttingDown, "the broker stops");
+        let ids = connection.subscriptions.keys().copied();
+        let ending: Vec<SubscriptionId> = ids.filter(|subscription| which(connection, *subscription)).collect();
+        for subscription in ending {
+            self.ended(core, id, subscription, closed(subscription, CloseReason::Shutdown, &error));
         }
     }
 

@@ -16,7 +16,11 @@ impl Shard {
     /// Moves all groups that have something to do, until none has.
     pub(super) fn advance_groups(&mut self) {
         loop {
+            let was_poisoned = self.core.host.is_poisoned();
             self.core.host.advance(&mut self.core.journals, &mut self.events);
+            if self.core.host.is_poisoned() && !was_poisoned && !self.is_poisoned() {
+                self.bug("a journal refused a record that was proposed to its size");
+            }
             if self.events.is_empty() {
                 return;
             }
@@ -75,10 +79,10 @@ impl Shard {
             if self.wants_file(kind)
                 && let Some(op) = self.core.journals.get_mut(kind).prepare()
             {
-                self.core.file(Lane::Background, FileOwner::Prepare(kind), op);
+                self.core.file(Lane::Journal, FileOwner::Prepare(kind), op);
             }
         }
-        if self.sync_at.is_some_and(|at| at <= self.core.now.mono) {
+        if self.buffered_sync.is_due(self.core.now.mono) {
             self.sync_buffered();
         }
     }
@@ -91,10 +95,19 @@ impl Shard {
             || self.core.journals.buffered.is_full()
     }
 
+    /// Syncs the buffered journal as far as it is written now, unless that is under way.
     pub(super) fn sync_buffered(&mut self) {
-        self.sync_at = None;
-        if let Some(op) = self.core.journals.buffered.start_sync(self.core.now.mono) {
-            self.core.file(Lane::Background, FileOwner::SyncBuffered, op);
+        let written = self.core.journals.buffered.written_sequence();
+        if self.buffered_sync.begin(self.core.now.mono, written) {
+            self.sync_next_file();
+        }
+    }
+
+    /// A sync covers one file, and writes may have gone to several.
+    fn sync_next_file(&mut self) {
+        match self.core.journals.buffered.start_sync(self.core.now.mono) {
+            Some(op) => drop(self.core.file(Lane::Journal, FileOwner::SyncBuffered, op)),
+            None => self.buffered_sync.ended(None),
         }
     }
 
@@ -105,7 +118,7 @@ impl Shard {
             Ok(up_to) => {
                 self.core.host.persisted(kind, up_to);
                 if kind == JournalKind::Buffered {
-                    self.sync_at = self.sync_at.or(Some(self.next_sync()));
+                    self.buffered_sync.written(self.next_sync());
                 }
             }
             Err(_) => self.poisoned(),
@@ -117,10 +130,11 @@ impl Shard {
         match self.core.journals.buffered.synced(result.map(drop), self.core.now.mono) {
             Ok(up_to) => {
                 self.core.host.buffered_synced(up_to);
-                // Files that rolled over meanwhile have each to be synced.
-                if up_to < self.core.journals.buffered.written_sequence() && self.sync_at.is_none() {
-                    self.sync_at = Some(self.next_sync());
+                if !self.buffered_sync.covers(up_to) {
+                    return self.sync_next_file();
                 }
+                let is_behind = up_to < self.core.journals.buffered.written_sequence();
+                self.buffered_sync.ended(is_behind.then_some(self.sync_interval_ms.unwrap_or(0)));
             }
             Err(_) => self.poisoned(),
         }

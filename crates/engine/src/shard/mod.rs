@@ -3,13 +3,14 @@
 //! Inputs are handled one by one; what they have in common is done once, when the round is finished: publishes become
 //! proposals, all groups that are ready share one journal write, readers get what there is.
 
+mod buffered_sync;
 mod files;
 mod groups;
 mod requests;
 mod stop;
 mod view;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use lockgate_catalog::view::ClusterView;
@@ -18,6 +19,7 @@ use lockgate_storage::journal::{JournalKind, JournalWriter, Journals};
 use lockgate_wire::{ConnectionId, ErrorKind, GroupId, MonoTime, Now, PartitionId, ShardId};
 use rustc_hash::FxHashMap;
 
+use self::buffered_sync::BufferedSync;
 use self::requests::Gather;
 use self::stop::Stopping;
 use crate::config::NodeConfig;
@@ -45,9 +47,10 @@ pub struct Shard {
     /// When partitions have to be looked at again, both ways.
     due: BTreeSet<(MonoTime, PartitionId)>,
     due_of: FxHashMap<PartitionId, MonoTime>,
-    /// Requests under way to each other shard, and connections whose next request waits for a slot.
+    /// Requests under way to each other shard, and connections whose next request waits for a slot, first come first
+    /// served.
     slots: Vec<u32>,
-    parked: Vec<BTreeSet<ConnectionId>>,
+    parked: Vec<VecDeque<ConnectionId>>,
     /// Descriptions of topics that are being collected.
     gathers: BTreeMap<u64, Gather>,
     next_gather: u64,
@@ -58,8 +61,7 @@ pub struct Shard {
     was_ready: bool,
     /// The shortest `fsync = interval` of a topic here, if there is one.
     sync_interval_ms: Option<u64>,
-    /// When the buffered journal is synced next.
-    sync_at: Option<MonoTime>,
+    buffered_sync: BufferedSync,
     stopping: Option<Stopping>,
     events: Vec<Event>,
 }
@@ -90,14 +92,14 @@ impl Shard {
             due: BTreeSet::new(),
             due_of: FxHashMap::default(),
             slots: vec![0; shards],
-            parked: vec![BTreeSet::new(); shards],
+            parked: vec![VecDeque::new(); shards],
             gathers: BTreeMap::new(),
             next_gather: 0,
             unreported_view: None,
             leftover: recovered.leftover,
             was_ready: false,
             sync_interval_ms: None,
-            sync_at: None,
+            buffered_sync: BufferedSync::default(),
             stopping: None,
             events: Vec::new(),
         };
@@ -113,6 +115,8 @@ impl Shard {
         match input {
             Input::ConnectionOpened { connection, peer } => self.sessions.opened(&mut self.core, connection, peer),
             Input::FrameReceived { connection, frame } => self.frame(connection, frame),
+            Input::BytesReceived { connection } => self.sessions.progressed(&self.core, connection),
+            Input::PeerEnded { connection } => self.sessions.peer_ended(&mut self.core, connection),
             Input::BadBytes { connection, error } => {
                 self.sessions.close_with(&mut self.core, connection, &error.to_error())
             }
@@ -177,7 +181,7 @@ impl Shard {
             .chain(self.due.first().map(|(at, _)| *at))
             .chain(self.sessions.deadline())
             .chain(self.controller.as_ref().and_then(Controller::deadline))
-            .chain(self.sync_at)
+            .chain(self.buffered_sync.deadline())
             .chain(self.stopping.as_ref().map(Stopping::deadline))
             .min()
     }

@@ -46,7 +46,7 @@ impl Shard {
             let text = if greeting { "the first frame of a connection is Hello" } else { "Hello comes once, first" };
             return self.sessions.close_with(&mut self.core, connection, &Error::new(ErrorKind::HelloRequired, text));
         }
-        let request = decode::request(&frame, &self.view, &self.core.node, now.wall);
+        let request = decode::request(&frame, &self.view, &self.core.node);
         self.take(connection, &frame, request);
     }
 
@@ -165,10 +165,11 @@ impl Shard {
         if self.partitions.contains_key(&partition) {
             return self.with_partition(partition, |partition, core| partition.handle(core, origin, request));
         }
-        let error = if self.view.assignment(partition).is_some() {
-            Error::new(ErrorKind::Recovering, format!("partition {partition} is being opened; try again soon"))
-        } else {
+        // What the view does not know yet may come with the next one: only a deletion is final.
+        let error = if self.view.deleted_topics().contains(partition.topic.0) {
             Error::new(ErrorKind::TopicNotFound, format!("the topic of partition {partition} was deleted"))
+        } else {
+            Error::new(ErrorKind::Recovering, format!("partition {partition} is being opened; try again soon"))
         };
         self.core.refuse(origin, &error);
     }
@@ -183,7 +184,7 @@ impl Shard {
         match self.sessions.get_mut(connection) {
             Some(state) if state.parked.is_none() => {
                 state.parked = Some((to, message));
-                self.parked[slot].insert(connection);
+                self.parked[slot].push_back(connection);
             }
             // The second frame of a superseding subscription: one beyond the bound, once per connection.
             _ => {
@@ -193,12 +194,12 @@ impl Shard {
         }
     }
 
-    /// A slot is free: the connection that waits with the lowest id goes on.
+    /// A slot is free: the connection that has waited longest goes on.
     fn free_slot(&mut self, shard: ShardId) {
         let slot = usize::from(shard.0);
         self.slots[slot] -= 1;
         while self.slots[slot] < self.core.node.limits.mesh_requests
-            && let Some(connection) = self.parked[slot].pop_first()
+            && let Some(connection) = self.parked[slot].pop_front()
         {
             if let Some((to, message)) = self.sessions.get_mut(connection).and_then(|state| state.parked.take()) {
                 self.slots[slot] += 1;
@@ -269,7 +270,7 @@ impl Shard {
         let Some(state) = self.sessions.get_mut(connection) else { return };
         self.core.metrics.subscriptions -= state.subscriptions.len() as u64;
         if let Some((to, message)) = state.parked.take() {
-            self.parked[usize::from(to.0)].remove(&connection);
+            self.parked[usize::from(to.0)].retain(|parked| *parked != connection);
             if let Message::Partition { origin, .. } | Message::Controller { origin, .. } = message {
                 self.sessions.answered(&mut self.core, origin, None);
             }
@@ -413,7 +414,8 @@ fn describe_topic(topic: &TopicView, partitions: Vec<proto::PartitionDescription
     }
 }
 
-/// What a stopping broker refuses; ends and questions are still answered.
+/// What a stopping broker refuses. Ends and questions are still answered, and cursors committed: a reader that was told
+/// of the stop leaves its place.
 fn is_new_work(request: &Request) -> bool {
     match request {
         Request::Hello(_) | Request::Controller(_) => true,

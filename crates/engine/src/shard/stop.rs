@@ -5,6 +5,7 @@ use lockgate_wire::MonoTime;
 
 use super::Shard;
 use crate::output::{Level, Output};
+use crate::partition::Partition;
 
 /// How often a stop looks whether it can go on.
 const LOOK_EVERY_MS: u64 = 5;
@@ -69,6 +70,11 @@ impl Shard {
                 if late {
                     self.core.log(Level::Warn, "the drain took too long; what was not answered is cut off");
                 }
+                // Whatever is asked from now on, by a shard that is not as far, is refused before it reaches a journal.
+                self.partitions.values_mut().for_each(Partition::shut);
+                self.core.host.poison();
+                self.advance_groups();
+                self.pass_on_replies();
                 self.sessions.end_all(&mut self.core);
                 for journal in [&mut self.core.journals.synced, &mut self.core.journals.buffered] {
                     if is_used(journal) {
@@ -100,7 +106,7 @@ impl Shard {
 
     fn is_settled(&self) -> bool {
         let controller = self.controller.as_ref().is_none_or(crate::controller::Controller::is_settled);
-        let partitions = self.partitions.values().all(crate::partition::Partition::is_settled);
+        let partitions = self.partitions.values().all(Partition::is_settled);
         let journals = self.core.writing == [false; 2] && self.buffered_is_synced();
         controller && partitions && journals && self.sessions.are_settled() && self.core.files.is_empty()
     }

@@ -15,6 +15,7 @@ use super::Shard;
 use crate::config::partition_directory;
 use crate::controller::{Controller, METADATA_GROUP, METADATA_REPLICA, METADATA_SHARD};
 use crate::core::FileOwner;
+use crate::limits::CLOCK_AHEAD_MS;
 use crate::mesh::Message;
 use crate::output::{Lane, Level, Output};
 use crate::partition::Partition;
@@ -128,7 +129,7 @@ impl Shard {
         gone.into_keys().for_each(|id| self.remove_directory(id));
         self.sync_interval_ms = self.partitions.values().filter_map(Partition::sync_interval_ms).min();
         // A shorter interval, or a topic that waits to leave the buffered journal, does not wait out a longer one.
-        self.sync_at = self.sync_at.map(|at| at.min(self.next_sync()));
+        self.buffered_sync.not_after(self.next_sync());
         self.share_tail();
         self.unreported_view = Some(view.version);
         self.view = view;
@@ -201,7 +202,22 @@ impl Shard {
         }
         if !self.was_ready {
             self.was_ready = true;
+            self.compare_clocks();
             self.core.out.push(Output::Ready);
         }
+    }
+
+    /// Leaves a line when the wall clock does not follow on from the logs: it is taken as it is, and retention goes by it.
+    fn compare_clocks(&mut self) {
+        let Some(newest) = self.partitions.values().filter_map(Partition::last_append_time).max() else { return };
+        let wall = self.core.now.wall;
+        if wall >= newest && wall.0.saturating_sub(newest.0) <= CLOCK_AHEAD_MS {
+            return;
+        }
+        let message = format!(
+            "the wall clock says {wall}, the newest append time in the logs is {newest} (milliseconds since 1970); if \
+             nobody stopped writing that long ago, check the clock: retention goes by it"
+        );
+        self.core.log(Level::Warn, message);
     }
 }

@@ -39,6 +39,49 @@ fn without_a_slot_a_request_waits_its_connection_is_not_read_and_both_go_on() {
 }
 
 #[test]
+fn connections_that_wait_for_a_slot_are_served_in_the_order_in_which_they_came() {
+    let mut config = config(2);
+    config.limits.mesh_requests = 1;
+    let mut node = Node::start(FaultyDisk::default(), config);
+    let (older, first, younger) = (node.connect(0), node.connect(0), node.connect(0));
+    let topic = node.create_topic(first, "orders", 8, &[]);
+    let partition = remote(topic);
+    node.hold_journal = true;
+    for (c, value) in [(first, "has the slot"), (younger, "came first"), (older, "came second")] {
+        node.send_and_run(c, &publish(topic, partition), batch(&[value]));
+    }
+    node.release();
+    let values: Vec<String> = node.read_all(first, topic, partition, 0).into_iter().map(|(_, value)| value).collect();
+    assert_eq!(values, ["has the slot", "came first", "came second"]);
+}
+
+#[test]
+fn a_partition_that_a_shard_has_not_heard_of_yet_is_no_deleted_one() {
+    let mut node = Node::new(2);
+    let c = node.connect(0);
+    node.hold_views = true;
+    let create = proto::CreateTopic { name: "orders".into(), partitions: 8, ..Default::default() };
+    let created = node.send_and_run(c, &create, Bytes::new());
+    let topology: proto::TopologyOk = node.ask(c, &proto::Topology { topics: vec!["orders".into()] });
+    let topic = topology.topics[0].topic_id;
+    let partition = remote(topic);
+    let error = node.publish(c, topic, partition, batch(&["a"])).unwrap_err();
+    assert_eq!((error.kind, error.advice()), (ErrorKind::Recovering, proto::Advice::Retry));
+    node.release();
+    assert!(node.answer(c, created).unwrap().is_ok());
+    node.publish(c, topic, partition, batch(&["a"])).unwrap();
+    // The other way round: the shard of the connection does not know yet that it is gone.
+    let d = node.connect(1);
+    let other = (0..8)
+        .find(|p| *p != partition && shard_of(PartitionId { topic: TopicId(topic), partition: *p }, 2) == ShardId(0));
+    node.hold_views = true;
+    node.send_and_run(c, &proto::DeleteTopic { name: "orders".into() }, Bytes::new());
+    let error = node.publish(d, topic, other.unwrap(), batch(&["b"])).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TopicNotFound);
+    node.release();
+}
+
+#[test]
 fn a_connection_that_goes_while_its_request_waits_for_a_slot_takes_it_along() {
     let mut config = config(2);
     config.limits.mesh_requests = 1;

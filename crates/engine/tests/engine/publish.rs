@@ -1,6 +1,7 @@
 //! Publishing: what each acknowledgement level waits for, what is refused at the door, what holds a publisher back.
 
 use bytes::Bytes;
+use lockgate_engine::JournalSettings;
 use lockgate_storage::disk::DiskError;
 use lockgate_wire::ErrorKind;
 use lockgate_wire::batch::{BatchHeader, HEADER_BYTES};
@@ -144,6 +145,24 @@ fn with_append_timestamps_records_carry_the_brokers_time() {
 }
 
 #[test]
+fn with_append_timestamps_the_records_and_the_answer_have_the_same_time_whatever_the_clock_does() {
+    let mut node = Node::new(1);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 1, &[("timestamps", "append")]);
+    for (offset, (jump, size)) in [(0, 1), (3_600_000, 1), (0, 50_000), (-7_200_000, 1)].into_iter().enumerate() {
+        node.now.wall.0 += jump;
+        let answer = node.publish(c, topic, 0, batch_at(&["x".repeat(size).as_str(), "y"], None, 5)).unwrap();
+        let fetch =
+            proto::Fetch { topic_id: topic, partition: 0, offset: answer.base_offset, max_bytes: 0, max_wait_ms: 0 };
+        let id = node.send_and_run(c, &fetch, Bytes::new());
+        let payload = node.answer(c, id).unwrap().unwrap().payload;
+        let header = BatchHeader::parse(&payload).unwrap();
+        assert_eq!((header.max_timestamp, answer.base_offset), (answer.append_time_ms, 2 * offset as u64));
+        assert_eq!(crate::support::records(payload).len(), 2, "its checksum covers the time");
+    }
+}
+
+#[test]
 fn append_times_never_go_back_when_the_wall_clock_does() {
     let mut node = Node::new(1);
     let c = node.connect(0);
@@ -200,4 +219,23 @@ fn a_segment_that_cannot_be_written_delays_publishes_and_then_refuses_them_with_
     let mut node = node.crash();
     let c = node.connect(0);
     assert_eq!(node.read_all(c, topic, 0, 0).len(), 4);
+}
+
+#[test]
+fn small_batches_that_share_an_entry_never_make_one_that_the_journal_refuses() {
+    let mut config = config(1);
+    config.journal = JournalSettings { file_bytes: 1 << 20, max_write_bytes: 72 * 1024 };
+    let mut node = Node::start(FaultyDisk::default(), config);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 1, &[("max_batch_bytes", "8KiB")]);
+    // While a write is under way the others gather, far more than one write of this journal takes.
+    node.hold_journal = true;
+    let value = "x".repeat(7_000);
+    let ids: Vec<u64> = (0..200).map(|_| node.send(c, &publish(topic, 0), batch(&[&value]))).collect();
+    node.run();
+    node.release();
+    for id in ids {
+        assert!(node.answer(c, id).unwrap().is_ok());
+    }
+    assert_eq!(node.metrics(0).journal_poisoned, 0);
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use lockgate_storage::disk::Disk;
 use lockgate_wire::batch::BatchHeader;
 use lockgate_wire::proto::start_position::At;
 use lockgate_wire::proto::{self, CloseReason};
@@ -363,11 +364,36 @@ fn a_damaged_segment_ends_the_reader_that_comes_there_and_no_other() {
     node.disk.memory.set_file(&file, bytes);
     node.subscribe(c, 1, (topic, 0), At::Earliest(true), ALL).unwrap();
     let (id, reason, error) = node.ended(c).unwrap();
-    assert_eq!((id, reason, error.kind), (1, CloseReason::Error, ErrorKind::StorageFailed));
+    assert_eq!((id, reason, error.kind), (1, CloseReason::Error, ErrorKind::LogDamaged));
     let before = node.delivered(c);
     assert!(before.len() < 10 && before.iter().enumerate().all(|(i, (_, offset, _))| *offset == i as u64));
     node.subscribe(c, 2, (topic, 0), At::Offset(12), ALL).unwrap();
     assert_eq!(node.delivered(c).len(), 8);
+    // Whoever comes there again is told, the operator once.
+    for id in 3..6 {
+        node.subscribe(c, id, (topic, 0), At::Earliest(true), ALL).unwrap();
+        assert!(
+            std::iter::from_fn(|| node.ended(c)).any(|(ended, _, e)| (ended, e.kind) == (id, ErrorKind::LogDamaged))
+        );
+    }
+    assert_eq!(node.logs.iter().filter(|line| line.contains("is damaged")).count(), 1, "{:?}", node.logs);
+}
+
+#[test]
+fn a_segment_that_is_gone_without_retention_ends_its_readers_instead_of_being_looked_for_forever() {
+    let mut node = cold_node(1);
+    let c = node.connect(0);
+    let topic = half_cold(&mut node, c);
+    let file = node.disk.files(".log").into_iter().find(|file| file.contains("partitions/")).unwrap();
+    node.disk.memory.remove(&file).unwrap();
+    node.subscribe(c, 1, (topic, 0), At::Earliest(true), ALL).unwrap();
+    let (id, reason, error) = node.ended(c).unwrap();
+    assert_eq!((id, reason, error.kind), (1, CloseReason::Error, ErrorKind::StorageFailed));
+    let search = proto::ListOffsets { topic_id: topic, partition: 0, timestamp_ms: Some(2_500) };
+    let error = node.try_ask::<_, proto::ListOffsetsOk>(c, &search).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::StorageFailed);
+    node.subscribe(c, 2, (topic, 0), At::Offset(12), ALL).unwrap();
+    assert_eq!(node.delivered(c).len(), 8, "what memory has is read on");
 }
 
 #[derive(Clone, Debug)]

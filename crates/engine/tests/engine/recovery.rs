@@ -363,3 +363,21 @@ proptest! {
         node.assert_idle();
     }
 }
+
+#[test]
+fn a_start_whose_wall_clock_does_not_follow_on_from_the_logs_says_so() {
+    const HOUR_MS: i64 = 3_600 * 1_000;
+    for (jump, is_said) in [(0, false), (HOUR_MS, false), (48 * HOUR_MS, true), (-HOUR_MS, true)] {
+        let mut node = Node::new(1);
+        let c = node.connect(0);
+        let topic = node.create_topic(c, "orders", 1, &[]);
+        let written = node.publish(c, topic, 0, batch(&["a"])).unwrap().append_time_ms;
+        node.now.wall.0 += jump;
+        let node = node.crash();
+        let names_both = |line: &&String| {
+            line.contains("wall clock")
+                && [written, node.now.wall.0].iter().all(|time| line.contains(&time.to_string()))
+        };
+        assert_eq!(node.logs.iter().filter(names_both).count(), usize::from(is_said), "{jump}: {:?}", node.logs);
+    }
+}

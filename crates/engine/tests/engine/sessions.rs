@@ -234,3 +234,36 @@ fn sessions_of_a_node_have_ids_of_their_own() {
     ids.dedup();
     assert_eq!(ids.len(), 4);
 }
+
+#[test]
+fn parts_of_a_frame_are_life() {
+    let mut node = Node::new(1);
+    node.clients_live = false;
+    let c = node.connect(0);
+    for _ in 0..20 {
+        node.advance(5_000);
+        node.raw_input(c, Input::BytesReceived { connection: c });
+    }
+    assert!(!is_closed(&node, c));
+    node.advance(16_000);
+    assert!(is_closed(&node, c));
+}
+
+#[test]
+fn who_sends_no_more_is_closed_once_everything_that_was_asked_is_answered() {
+    let mut node = Node::new(1);
+    let idle = node.connect(0);
+    node.raw_input(idle, Input::PeerEnded { connection: idle });
+    assert!(is_closed(&node, idle));
+
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 1, &[]);
+    node.hold_journal = true;
+    let asked = node.send_and_run(c, &publish(topic, 0), batch(&["last words"]));
+    node.raw_input(c, Input::PeerEnded { connection: c });
+    assert!(!is_closed(&node, c));
+    node.release();
+    assert!(node.answer(c, asked).unwrap().is_ok());
+    assert!(is_closed(&node, c));
+    node.assert_idle();
+}

@@ -5,7 +5,7 @@ use lockgate_wire::ErrorKind;
 use lockgate_wire::proto::start_position::At;
 use lockgate_wire::proto::{self, CloseReason};
 
-use crate::support::{FaultyDisk, Node, batch, config, publish};
+use crate::support::{FaultyDisk, Node, batch, config, publish, subscribe};
 
 #[test]
 fn a_stop_answers_what_was_taken_refuses_what_is_new_and_tells_everyone() {
@@ -70,13 +70,82 @@ fn an_idle_node_stops_at_once() {
 }
 
 #[test]
-fn a_stop_ends_in_time_although_a_client_takes_nothing() {
+fn a_stop_does_not_wait_for_a_reader_that_takes_nothing() {
+    let mut node = Node::new(2);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 8, &[]);
+    let reader = node.connect(0);
+    node.set_hold_written_of(reader);
+    for partition in 0..8 {
+        node.subscribe(reader, 1 + u64::from(partition), (topic, partition), At::Earliest(true), 1 << 30).unwrap();
+        node.publish(c, topic, partition, batch(&["a"])).unwrap();
+    }
+    assert_eq!(node.delivered(reader).len(), 8);
+    // What is under way when the stop begins is answered; it is delivered by the next start.
+    node.hold_journal = true;
+    let taken: Vec<u64> = (0..8).map(|p| node.send_and_run(c, &publish(topic, p), batch(&["b"]))).collect();
+    node.begin_stop();
+    let reasons: Vec<CloseReason> = std::iter::from_fn(|| node.ended(reader)).map(|(_, reason, _)| reason).collect();
+    assert_eq!(reasons, [CloseReason::Shutdown; 8]);
+    node.release();
+    node.advance(200);
+    assert_eq!(node.stopped, 2, "{:?}", node.logs);
+    assert!(taken.into_iter().all(|id| node.answer(c, id).unwrap().is_ok()));
+    assert_eq!(node.delivered(reader), []);
+    assert!(!node.logs.iter().any(|line| line.contains("took too long")));
+}
+
+#[test]
+fn a_subscription_whose_answer_is_under_way_when_the_stop_begins_ends_after_it() {
+    let mut node = Node::new(2);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 8, &[]);
+    // The other shard has something under way too, so that it still answers.
+    let d = node.connect(1);
+    node.hold_journal = true;
+    for partition in 0..8 {
+        node.send_and_run(d, &publish(topic, partition), batch(&["a"]));
+    }
+    node.hold_mesh = true;
+    let body = |partition| subscribe(1 + u64::from(partition), (topic, partition), At::Earliest(true), 1 << 20);
+    let ids: Vec<u64> = (0..8).map(|partition| node.send_and_run(c, &body(partition), Default::default())).collect();
+    node.begin_stop();
+    let early = std::iter::from_fn(|| node.ended(c)).count();
+    assert!(early < 8, "some of them are on the other shard");
+    node.release();
+    node.advance(100);
+    assert_eq!(node.stopped, 2);
+    assert!(ids.into_iter().all(|id| node.answer(c, id).unwrap().is_ok()));
+    assert_eq!(early + std::iter::from_fn(|| node.ended(c)).count(), 8);
+}
+
+#[test]
+fn a_reader_that_is_told_of_the_stop_may_still_commit_its_cursor() {
+    let mut node = Node::new(1);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 1, &[]);
+    node.publish(c, topic, 0, batch(&["a"])).unwrap();
+    node.hold_journal = true;
+    let taken = node.send_and_run(c, &publish(topic, 0), batch(&["b"]));
+    node.begin_stop();
+    let commit =
+        proto::CommitCursor { topic_id: topic, partition: 0, name: "reader".into(), offset: 1, ..Default::default() };
+    let committed = node.send_and_run(c, &commit, Default::default());
+    node.release();
+    node.advance(100);
+    assert_eq!(node.stopped, 1);
+    assert!(node.answer(c, taken).unwrap().is_ok() && node.answer(c, committed).unwrap().is_ok());
+}
+
+#[test]
+fn a_stop_ends_in_time_although_an_answer_never_comes() {
     let mut config = config(1);
     config.limits.drain_ms = 2_000;
     let mut node = Node::start(FaultyDisk::default(), config);
     let c = node.connect(0);
-    node.set_hold_written_of(c);
-    let _: proto::PingOk = node.ask(c, &proto::Ping {});
+    let topic = node.create_topic(c, "orders", 1, &[]);
+    node.hold_journal = true;
+    node.send_and_run(c, &publish(topic, 0), batch(&["a"]));
     node.begin_stop();
     node.advance(1_900);
     assert_eq!(node.stopped, 0);

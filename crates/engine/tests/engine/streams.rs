@@ -108,3 +108,21 @@ fn a_deleted_topic_is_gone_and_its_name_is_free() {
     let c = node.connect(0);
     assert_eq!(node.read_all(c, again, 0, 0), []);
 }
+
+#[test]
+fn a_jump_of_the_wall_clock_makes_nothing_old() {
+    const DAY_MS: i64 = 24 * 3_600 * 1_000;
+    let mut node = Node::new(1);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 1, &[("retention_ms", "7d")]);
+    node.publish(c, topic, 0, batch(&["before"])).unwrap();
+    node.advance(5_000);
+    node.now.wall.0 += 30 * DAY_MS;
+    for _ in 0..200 {
+        node.advance(100);
+        node.publish(c, topic, 0, batch(&["after"])).unwrap();
+    }
+    node.advance(60_000);
+    assert_eq!(node.read_all(c, topic, 0, 0).len(), 201);
+    assert_eq!(node.metrics(0).segments_expired, 0);
+}

@@ -13,7 +13,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, PathBuf};
 
 use bytes::Bytes;
-use lockgate_storage::disk::{Disk, DiskError, DiskResult, Entry};
+use lockgate_storage::disk::{Disk, DiskError, DiskResult, Entry, write_zeros};
 
 use handles::Handles;
 
@@ -146,6 +146,16 @@ impl Disk for RealDisk {
     fn write(&self, path: &str, offset: u64, pieces: &[Bytes]) -> DiskResult<()> {
         let file = self.handle("write", path, true)?;
         write_all_at(&file, offset, pieces).map_err(|e| error("write", path, &e))
+    }
+
+    fn reserve(&self, path: &str, bytes: u64) -> DiskResult<()> {
+        let file = self.handle("reserve", path, true)?;
+        match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+            Ok(()) => Ok(()),
+            // A file system that cannot reserve: only what is written has its room.
+            Err(rustix::io::Errno::OPNOTSUPP) => write_zeros(self, path, bytes),
+            Err(errno) => Err(error("reserve", path, &errno.into())),
+        }
     }
 
     fn truncate(&self, path: &str, bytes: u64) -> DiskResult<()> {

@@ -71,7 +71,7 @@ fn planned_operations_leave_whole_files() {
     FileOp::Replace { path: "p/state".into(), pieces: vec![bytes("a long first state")] }.execute(&disk).unwrap();
     FileOp::Replace { path: "p/state".into(), pieces: vec![bytes("short")] }.execute(&disk).unwrap();
     assert_eq!(disk.read("p/state", 0, 99).unwrap(), "short");
-    FileOp::Zero { path: "p/zeros".into(), bytes: 3 << 20 }.execute(&disk).unwrap();
+    FileOp::Zero { path: "p/zeros".into(), bytes: 3 << 20, written: true }.execute(&disk).unwrap();
     assert_eq!(disk.size("p/zeros").unwrap(), 3 << 20);
     assert_eq!(disk.list("p").unwrap().len(), 2, "nothing temporary stays");
 }

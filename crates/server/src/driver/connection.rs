@@ -2,7 +2,7 @@
 //!
 //! Small frames are read into a buffer that all connections of the driver share, and copied together into one
 //! allocation of just their size; so a small frame keeps nothing alive but its neighbours. A large frame gets an
-//! allocation of its own size and is read straight into it, never touching memory before its bytes arrive.
+//! allocation of its own and is read straight into it. That grows with what has come: an announcement alone costs nothing.
 
 use std::io;
 
@@ -17,6 +17,9 @@ use rustix::io::Errno;
 pub(super) const SHARED_BUFFER_BYTES: usize = 64 * 1024;
 /// A frame that lacks more than this is read into its own allocation.
 const OWN_ALLOCATION_BYTES: usize = 32 * 1024;
+
+/// The first size of a large frame's allocation; from there it doubles, up to the frame.
+const FIRST_ALLOCATION_BYTES: usize = 64 * 1024;
 
 /// What a read found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +65,7 @@ impl Incoming {
     pub(super) fn read(&mut self, stream: &TcpStream, shared: &mut Vec<u8>, limit: u32) -> io::Result<Read> {
         self.prepare(limit);
         if self.large_bytes > 0 {
+            self.grow();
             let read = read(stream, &mut self.large)?;
             if self.large.len() >= self.large_bytes {
                 self.bytes = BytesMut::from(Bytes::from(std::mem::take(&mut self.large)));
@@ -88,10 +92,23 @@ impl Incoming {
         let missing = Frame::missing(&self.bytes, limit).unwrap_or(0);
         if missing > OWN_ALLOCATION_BYTES {
             self.large_bytes = self.bytes.len() + missing;
-            self.large = Vec::with_capacity(self.large_bytes);
-            self.large.extend_from_slice(&self.bytes);
+            self.large = self.bytes.to_vec();
             self.bytes = BytesMut::new();
         }
+    }
+
+    /// Gives a large frame that has filled its allocation a larger one.
+    fn grow(&mut self) {
+        let have = self.large.len();
+        if have == self.large.capacity() {
+            let size = (2 * have).max(FIRST_ALLOCATION_BYTES).min(self.large_bytes);
+            self.large.reserve_exact(size - have);
+        }
+    }
+
+    /// Whether there are bytes of a frame.
+    pub(super) fn has_begun(&self) -> bool {
+        !self.bytes.is_empty() || self.large_bytes > 0
     }
 
     /// Bytes that this side holds.

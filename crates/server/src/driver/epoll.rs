@@ -26,6 +26,8 @@ const MAX_CONNECTION_FRAMES: usize = 1024;
 const MAX_ROUND_BYTES: usize = 8 * 1024 * 1024;
 /// How long a connection lingers for its peer to close too.
 const LINGER_MS: u64 = 1_000;
+/// How long a frame that has begun may go without a byte.
+pub(super) const FRAME_STALL_MS: u64 = 30_000;
 /// The token of the waker; connections use their ids, which are counted from 1.
 const WAKER: Token = Token(usize::MAX);
 
@@ -44,6 +46,8 @@ pub(crate) struct EpollDriver {
     ended: Vec<ConnectionId>,
     /// When closes must be enforced.
     deadlines: BTreeSet<(MonoTime, ConnectionId)>,
+    /// When connections are looked at whose frame had begun ([`Connection::watched`]).
+    begun: BTreeSet<(MonoTime, ConnectionId)>,
     shared: Vec<u8>,
 }
 
@@ -60,11 +64,19 @@ struct Connection {
     takes_bytes: bool,
     listed: bool,
     queued: bool,
+    /// The handler takes no frames of it: what stands still is not the peer's fault.
+    paused: bool,
+    /// When bytes came last, as far as a begun frame is concerned.
+    moved: MonoTime,
+    /// Its entry among those whose frame had begun.
+    watched: Option<MonoTime>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Open,
+    /// The other side sends no more. Answers still leave.
+    Ended,
     /// What came was no frame: not read any more.
     Bad,
     /// Sends what is queued. Nothing is read.
@@ -88,6 +100,7 @@ impl EpollDriver {
             written: Vec::new(),
             ended: Vec::new(),
             deadlines: BTreeSet::new(),
+            begun: BTreeSet::new(),
             shared: Vec::with_capacity(SHARED_BUFFER_BYTES),
         })
     }
@@ -108,31 +121,99 @@ impl EpollDriver {
             if let State::Flushing(deadline) | State::Lingering(deadline) = connection.state {
                 self.deadlines.remove(&(deadline, id));
             }
+            if let Some(watched) = connection.watched {
+                self.begun.remove(&(watched, id));
+            }
             self.ended.push(id);
         }
     }
 
     /// Reads one connection for a round; true if it is to be read again without a new event.
-    fn receive_from(&mut self, id: ConnectionId, handler: &mut dyn Handler, round_bytes: &mut usize) -> bool {
+    fn receive_from(
+        &mut self,
+        id: ConnectionId,
+        now: MonoTime,
+        handler: &mut dyn Handler,
+        round_bytes: &mut usize,
+    ) -> bool {
+        let was_paused = self.connections.get(&id).is_some_and(|connection| connection.paused);
+        let (mut bytes, mut frames) = (0, 0);
+        let again = self.take_frames(id, handler, &mut bytes, &mut frames);
+        *round_bytes += bytes;
+        if bytes > 0 && frames == 0 && self.connections.get(&id).is_some_and(|c| c.state == State::Open) {
+            handler.progressed(id);
+        }
+        self.watch(id, now, bytes > 0 || was_paused);
+        again
+    }
+
+    /// Notes that a connection's frame has begun, or has moved.
+    fn watch(&mut self, id: ConnectionId, now: MonoTime, moved: bool) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if connection.state != State::Open || !connection.incoming.has_begun() {
+            return;
+        }
+        if moved || connection.watched.is_none() {
+            connection.moved = now;
+        }
+        if connection.watched.is_none() {
+            let at = now.plus_ms(FRAME_STALL_MS);
+            connection.watched = Some(at);
+            self.begun.insert((at, id));
+        }
+    }
+
+    /// Closes connections whose begun frame stands still.
+    fn look_after_begun(&mut self, now: MonoTime) {
+        while let Some((at, id)) = self.begun.first().copied()
+            && at <= now
+        {
+            self.begun.pop_first();
+            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            connection.watched = None;
+            if connection.state != State::Open || !connection.incoming.has_begun() {
+                continue;
+            }
+            if connection.paused || connection.listed {
+                connection.moved = now;
+            }
+            let at = connection.moved.plus_ms(FRAME_STALL_MS);
+            if at <= now {
+                tracing::debug!(connection = id.0, "a frame stood still for {FRAME_STALL_MS} ms: closed");
+                self.remove(id);
+            } else {
+                connection.watched = Some(at);
+                self.begun.insert((at, id));
+            }
+        }
+    }
+
+    /// Hands a connection's frames to the handler; counts what it read and gave.
+    fn take_frames(
+        &mut self,
+        id: ConnectionId,
+        handler: &mut dyn Handler,
+        bytes: &mut usize,
+        frames: &mut usize,
+    ) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
-        let mut bytes = 0;
-        let mut frames = 0;
         loop {
             match connection.state {
                 State::Open => {}
                 State::Lingering(_) => return self.discard(id),
-                State::Bad | State::Flushing(_) => return false,
+                State::Ended | State::Bad | State::Flushing(_) => return false,
             }
-            if !handler.may_read(id) {
+            connection.paused = !handler.may_read(id);
+            if connection.paused {
                 return false;
             }
-            if bytes >= MAX_CONNECTION_BYTES || frames >= MAX_CONNECTION_FRAMES {
+            if *bytes >= MAX_CONNECTION_BYTES || *frames >= MAX_CONNECTION_FRAMES {
                 return true;
             }
             let limit = handler.frame_limit(id);
             match connection.incoming.next(limit) {
                 Ok(Some(frame)) => {
-                    frames += 1;
+                    *frames += 1;
                     handler.received(id, frame);
                     continue;
                 }
@@ -148,13 +229,18 @@ impl EpollDriver {
             }
             match connection.incoming.read(&connection.stream, &mut self.shared, limit) {
                 Ok(Read::Bytes { count, last }) => {
-                    bytes += count;
-                    *round_bytes += count;
+                    *bytes += count;
                     // The kernel will tell of later bytes; of an end that it has told already it will not.
                     connection.has_bytes = !last || connection.peer_ended;
                 }
                 Ok(Read::Blocked) => connection.has_bytes = false,
-                Ok(Read::End) | Err(_) => {
+                Ok(Read::End) => {
+                    connection.state = State::Ended;
+                    connection.incoming = Incoming::default();
+                    handler.ended(id);
+                    return false;
+                }
+                Err(_) => {
                     self.remove(id);
                     return false;
                 }
@@ -261,6 +347,9 @@ impl Driver for EpollDriver {
             takes_bytes: true,
             listed: false,
             queued: false,
+            paused: false,
+            moved: MonoTime::default(),
+            watched: None,
         };
         self.connections.insert(id, connection);
         Ok(())
@@ -268,7 +357,7 @@ impl Driver for EpollDriver {
 
     fn send(&mut self, id: ConnectionId, frame: OutFrame) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if matches!(connection.state, State::Open | State::Bad) {
+        if matches!(connection.state, State::Open | State::Ended | State::Bad) {
             connection.outgoing.push(frame);
             self.list_writable(id);
         }
@@ -280,7 +369,7 @@ impl Driver for EpollDriver {
 
     fn close(&mut self, id: ConnectionId, now: MonoTime, deadline: MonoTime) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if !matches!(connection.state, State::Open | State::Bad) {
+        if !matches!(connection.state, State::Open | State::Ended | State::Bad) {
             return;
         }
         connection.state = State::Flushing(deadline);
@@ -336,7 +425,7 @@ impl Driver for EpollDriver {
         Ok(())
     }
 
-    fn receive(&mut self, handler: &mut dyn Handler) {
+    fn receive(&mut self, now: MonoTime, handler: &mut dyn Handler) {
         for (id, bytes) in std::mem::take(&mut self.written) {
             handler.written(id, bytes);
         }
@@ -349,16 +438,22 @@ impl Driver for EpollDriver {
             if let Some(connection) = self.connections.get_mut(&id) {
                 connection.listed = false;
             }
-            if self.receive_from(id, handler, &mut round_bytes) {
+            if self.receive_from(id, now, handler, &mut round_bytes) {
                 self.list_readable(id);
             }
         }
+        self.look_after_begun(now);
         for id in std::mem::take(&mut self.ended) {
             handler.closed(id);
         }
     }
 
     fn next_deadline(&self) -> Option<MonoTime> {
-        self.deadlines.first().map(|(deadline, _)| *deadline)
+        let firsts = [self.deadlines.first(), self.begun.first()];
+        firsts.into_iter().flatten().map(|(at, _)| *at).min()
+    }
+
+    fn is_closing(&self) -> bool {
+        !self.deadlines.is_empty()
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use lockgate_wire::{FrameKind, proto};
 
-use super::epoll::EpollDriver;
+use super::epoll::{EpollDriver, FRAME_STALL_MS};
 use super::*;
 
 /// How long a test waits for what must come; a bound, never a pause.
@@ -18,6 +18,8 @@ struct Toy {
     frames: Vec<(ConnectionId, Frame)>,
     written: BTreeMap<ConnectionId, usize>,
     bad: Vec<FrameError>,
+    progressed: usize,
+    ended: Vec<ConnectionId>,
     closed: Vec<ConnectionId>,
     paused: BTreeSet<ConnectionId>,
     /// Pause a connection after each of its frames.
@@ -38,6 +40,12 @@ impl Handler for Toy {
             self.paused.insert(connection);
         }
     }
+    fn progressed(&mut self, _connection: ConnectionId) {
+        self.progressed += 1;
+    }
+    fn ended(&mut self, connection: ConnectionId) {
+        self.ended.push(connection);
+    }
     fn bad_bytes(&mut self, _connection: ConnectionId, error: FrameError) {
         self.bad.push(error);
     }
@@ -54,6 +62,8 @@ struct World {
     toy: Toy,
     listener: TcpListener,
     started: Instant,
+    /// How far the driver's clock is ahead.
+    ahead_ms: u64,
     next: u64,
 }
 
@@ -64,6 +74,7 @@ impl World {
             toy: Toy { limit: 8 << 20, ..Toy::default() },
             listener: TcpListener::bind("127.0.0.1:0").unwrap(),
             started: Instant::now(),
+            ahead_ms: 0,
             next: 1,
         }
     }
@@ -77,12 +88,12 @@ impl World {
         (id, client)
     }
     fn now(&self) -> MonoTime {
-        MonoTime(self.started.elapsed().as_nanos() as u64)
+        MonoTime(self.started.elapsed().as_nanos() as u64).plus_ms(self.ahead_ms)
     }
     fn round(&mut self) {
         self.driver.wait(Some(Duration::from_millis(5))).unwrap();
-        self.driver.receive(&mut self.toy);
         let now = self.now();
+        self.driver.receive(now, &mut self.toy);
         self.driver.flush(now);
     }
     fn until(&mut self, what: &str, done: impl Fn(&Toy) -> bool) {
@@ -102,7 +113,7 @@ fn frame(request_id: u64, payload: usize) -> OutFrame {
 #[test]
 fn frames_arrive_whole_and_in_order_however_the_bytes_are_cut() {
     let mut world = World::new();
-    let (_, mut client) = world.connect();
+    let (id, mut client) = world.connect();
     let sizes = [0, 1, 4_000, 31_000, 33_000, 70_000, 5, 3_000_000, 0, 0, 65_536, 12];
     let all: Vec<u8> = sizes.iter().zip(1..).flat_map(|(size, id)| frame(id, *size).to_bytes()).collect();
     let writer = std::thread::spawn(move || {
@@ -123,7 +134,7 @@ fn frames_arrive_whole_and_in_order_however_the_bytes_are_cut() {
         let mut expected = bytes::BytesMut::from(&frame(id, *size).to_bytes()[..]);
         assert_eq!(*got, Frame::decode(&mut expected, u32::MAX).unwrap().unwrap());
     }
-    world.until("the end", |toy| toy.closed.len() == 1);
+    world.until("the end", |toy| toy.ended == [id]);
 }
 
 #[test]
@@ -226,7 +237,10 @@ fn an_idle_connection_holds_no_buffer_and_a_large_frame_only_its_own() {
         assert!(begin.elapsed() < PATIENCE);
         world.round();
     }
-    assert_eq!(world.driver.held(id), big.len());
+    world.until("what was sent", |toy| toy.progressed > 0);
+    (0..5).for_each(|_| world.round());
+    let held = world.driver.held(id);
+    assert!((100_000..=200_000).contains(&held), "{held} bytes for 100000 that came of {}", big.len());
     let rest = big.slice(100_000..);
     let writer = std::thread::spawn(move || {
         client.write_all(&rest).unwrap();
@@ -241,6 +255,77 @@ fn an_idle_connection_holds_no_buffer_and_a_large_frame_only_its_own() {
         assert!(payload.is_unique(), "nobody but the frame keeps its memory");
     }
     drop(writer.join().unwrap());
+}
+
+#[test]
+fn parts_of_a_frame_are_life_once_a_round_and_whole_frames_speak_for_themselves() {
+    let mut world = World::new();
+    let (_, mut client) = world.connect();
+    let one = frame(1, 1000).to_bytes();
+    for (n, part) in one[..900].chunks(300).enumerate() {
+        client.write_all(part).unwrap();
+        world.until("a part", |toy| toy.progressed == n + 1);
+    }
+    client.write_all(&one[900..]).unwrap();
+    world.until("the frame", |toy| toy.frames.len() == 1);
+    assert_eq!(world.toy.progressed, 3);
+}
+
+#[test]
+fn a_frame_that_stands_still_costs_its_connection_and_one_that_moves_or_is_not_read_does_not() {
+    let mut world = World::new();
+    let (still, mut still_client) = world.connect();
+    let (slow, mut slow_client) = world.connect();
+    let (paused, mut paused_client) = world.connect();
+    let (idle, _idle_client) = world.connect();
+    let one = frame(1, 1000).to_bytes();
+    still_client.write_all(&one[..500]).unwrap();
+    slow_client.write_all(&one[..500]).unwrap();
+    paused_client.write_all(&one[..500]).unwrap();
+    world.until("the beginnings", |toy| toy.progressed == 3);
+    world.toy.paused.insert(paused);
+    for part in 0..4 {
+        world.ahead_ms += FRAME_STALL_MS / 2 - 1000;
+        let before = world.toy.progressed;
+        paused_client.write_all(&one[500 + part..501 + part]).unwrap();
+        slow_client.write_all(&one[500 + part..501 + part]).unwrap();
+        world.until("a slow byte", |toy| toy.progressed > before);
+        if part == 1 {
+            assert_eq!(world.toy.closed, []);
+        }
+    }
+    assert_eq!(world.toy.closed, [still]);
+    world.toy.paused.clear();
+    world.driver.resume(paused);
+    paused_client.write_all(&one[504..]).unwrap();
+    slow_client.write_all(&one[504..]).unwrap();
+    world.until("both frames", |toy| toy.frames.len() == 2);
+    world.ahead_ms += 10 * FRAME_STALL_MS;
+    (0..5).for_each(|_| world.round());
+    assert_eq!(world.toy.closed, [still], "no frame has begun on {slow:?}, {paused:?} and {idle:?}");
+    assert_eq!(world.driver.next_deadline(), None);
+}
+
+#[test]
+fn a_peer_that_sends_no_more_still_gets_what_is_sent() {
+    let mut world = World::new();
+    let (id, mut client) = world.connect();
+    client.write_all(&frame(1, 10).to_bytes()).unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    world.until("the end", |toy| toy.ended == [id]);
+    assert_eq!((world.toy.frames.len(), &world.toy.closed[..]), (1, &[][..]));
+    let expected = [frame(1, 10).to_bytes(), frame(2, 10).to_bytes()].concat();
+    for n in 1..=2 {
+        world.driver.send(id, frame(n, 10));
+        world.round();
+    }
+    let now = world.now();
+    world.driver.close(id, now, now.plus_ms(10_000));
+    world.until("the close", |toy| toy.closed == [id]);
+    let mut got = Vec::new();
+    client.read_to_end(&mut got).unwrap();
+    assert_eq!(got, expected);
+    assert_eq!(world.toy.ended, [id], "told once");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use lockgate_wire::ShardId;
 
+use super::untold::{RETRY, Untold};
 use super::{Failure, ServerError};
 use crate::admin::Admin;
 use crate::data_dir::DataDir;
@@ -146,10 +147,14 @@ impl Node {
         if let Some(acceptor) = self.acceptor.take() {
             acceptor.stop();
         }
-        self.tell_all(|| Message::Stop);
+        let mut untold = Untold::default();
+        self.running.iter().for_each(|shard| untold.push(*shard, Message::Stop));
         let patience = Duration::from_millis(self.drain_timeout_ms + STOP_GRACE_MS);
         while !self.running.is_empty() {
-            match self.events.recv_timeout(patience.saturating_sub(begin.elapsed())) {
+            untold.tell(&self.inboxes);
+            let left = patience.saturating_sub(begin.elapsed());
+            let wait = if untold.is_empty() { left } else { left.min(RETRY) };
+            match self.events.recv_timeout(wait) {
                 Ok(Event::ShardEnded { shard, failure }) => {
                     self.running.remove(&shard);
                     let failure = failure.map(|what| noticed(Failure { who: format!("shard {shard}"), what }));
@@ -158,9 +163,11 @@ impl Node {
                 Ok(Event::Failed(failure)) => failures.push(noticed(failure)),
                 Ok(Event::Signal(name)) => {
                     tracing::warn!("{name} again: closing all connections; what was taken is still written down");
-                    self.tell_all(|| Message::Abandon);
+                    self.running.iter().for_each(|shard| untold.push(*shard, Message::Abandon));
                 }
                 Ok(Event::ShardReady(_) | Event::StopWanted) => {}
+                // Only a try for those that were not told yet.
+                Err(RecvTimeoutError::Timeout) if wait < left => {}
                 Err(_) => break,
             }
         }
@@ -179,15 +186,6 @@ impl Node {
         }
         tracing::info!(took_ms = waited_ms, "stopped");
         if failures.is_empty() { Ok(()) } else { Err(ServerError::Failed(failures)) }
-    }
-
-    /// To all shards that run. A stuck shard's inbox may be full: that shard is named when the time is over.
-    fn tell_all(&self, message: impl Fn() -> Message) {
-        for shard in &self.running {
-            if self.inboxes[usize::from(shard.0)].try_send(message()).is_some() {
-                tracing::warn!(shard = shard.0, "the shard's inbox is full");
-            }
-        }
     }
 }
 

@@ -74,6 +74,7 @@ fn an_address_in_use_is_named_and_nothing_stays_behind() {
     wanted.admin_listen = address;
     let Err(error) = Server::start(wanted) else { panic!("two listeners on one address") };
     assert!(error.to_string().contains("for admin is in use"), "{error}");
+    assert!(!data.exists(), "a start that could not be leaves no data directory");
     drop(Server::start(config(&data)).unwrap());
 }
 

@@ -51,7 +51,11 @@ pub(crate) struct InboxSender<S = mio::Waker> {
     wake: Arc<Wake<S>>,
 }
 
-pub(crate) fn inbox<S: Signal>(wake: Arc<Wake<S>>, capacity: usize) -> (InboxSender<S>, Receiver<Message>) {
+pub(crate) fn inbox<S: Signal>(wake: Arc<Wake<S>>) -> (InboxSender<S>, Receiver<Message>) {
+    inbox_of(wake, INBOX_CAPACITY)
+}
+
+pub(super) fn inbox_of<S: Signal>(wake: Arc<Wake<S>>, capacity: usize) -> (InboxSender<S>, Receiver<Message>) {
     let (channel, receiver) = bounded(capacity);
     (InboxSender { channel, wake }, receiver)
 }

@@ -10,7 +10,7 @@ use crossbeam_channel::Receiver;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-use super::inbox::{InboxSender, Message, inbox};
+use super::inbox::{InboxSender, Message, inbox_of};
 use super::outbox::Outbox;
 use crate::driver::{Signal, Wake};
 
@@ -120,7 +120,7 @@ fn explore(senders: u8, capacity: usize, per_round: usize) {
     model.check(move || {
         let bell = Arc::new(Bell::default());
         let wake = Arc::new(Wake::new(bell.clone()));
-        let (sender, inbox) = inbox(wake.clone(), capacity);
+        let (sender, inbox) = inbox_of(wake.clone(), capacity);
         let taken = Arc::new(Taken::default());
         let senders: Vec<_> = (0..senders)
             .map(|number| {

@@ -117,6 +117,7 @@ pub(crate) fn run(setup: ShardSetup) -> Result<(), ShardError> {
         mesh: setup.inboxes.iter().map(|_| Outbox::new()).collect(),
         inboxes: setup.inboxes,
         read_lane: context.lane("read").map_err(ShardError::Spawn)?,
+        journal_lane: context.lane("files").map_err(ShardError::Spawn)?,
         background_lane: context.lane("background").map_err(ShardError::Spawn)?,
         synced: context.journal(JournalKind::Synced).map_err(ShardError::Spawn)?,
         buffered: None,
@@ -144,6 +145,7 @@ struct ShardLoop {
     /// What found no room in the inbox of the shard with this number.
     mesh: Vec<Outbox<Message>>,
     read_lane: Worker<FileJob>,
+    journal_lane: Worker<FileJob>,
     background_lane: Worker<FileJob>,
     synced: Worker<JournalWrite>,
     /// Started with its first write: most nodes never need it.
@@ -186,7 +188,7 @@ impl ShardLoop {
             id: self.id,
             events: 0,
         };
-        self.driver.receive(&mut handler);
+        self.driver.receive(now.mono, &mut handler);
         self.unpublished |= handler.events > 0;
         if self.shard.next_deadline().is_some_and(|deadline| deadline <= now.mono) {
             self.handle(now, Input::Tick);
@@ -253,6 +255,7 @@ impl ShardLoop {
                 Output::Journal(write) => self.write_journal(write),
                 Output::File { lane, token, op } => match lane {
                     Lane::Read => self.read_lane.push(FileJob { token, op }),
+                    Lane::Journal => self.journal_lane.push(FileJob { token, op }),
                     Lane::Background => self.background_lane.push(FileJob { token, op }),
                 },
                 Output::View(view) => {
@@ -304,9 +307,11 @@ impl ShardLoop {
             worker.retry();
         }
         self.read_lane.retry();
+        self.journal_lane.retry();
         self.background_lane.retry();
         self.metrics.mesh_frames_waiting = self.mesh.iter().map(|outbox| outbox.len() as u64).sum();
-        self.metrics.file_ops_waiting = (self.read_lane.waiting() + self.background_lane.waiting()) as u64;
+        self.metrics.file_ops_waiting =
+            [&self.read_lane, &self.journal_lane, &self.background_lane].iter().map(|lane| lane.waiting() as u64).sum();
     }
 
     fn publish(&mut self, now: MonoTime) {
@@ -322,9 +327,11 @@ impl ShardLoop {
     fn finish(mut self) -> Result<(), ShardError> {
         drop(self.inbox);
         // Closes that are under way get the time that the engine gave them.
-        while let Some(deadline) = self.driver.next_deadline() {
+        while self.driver.is_closing()
+            && let Some(deadline) = self.driver.next_deadline()
+        {
             self.driver.wait(Some(until(self.clock.mono(), deadline))).map_err(ShardError::Poll)?;
-            self.driver.receive(&mut Deaf);
+            self.driver.receive(self.clock.mono(), &mut Deaf);
             self.driver.flush(self.clock.mono());
         }
         self.synced.finish();
@@ -332,6 +339,7 @@ impl ShardLoop {
             worker.finish();
         }
         self.read_lane.finish();
+        self.journal_lane.finish();
         self.background_lane.finish();
         self.failure.map_or(Ok(()), Err)
     }
@@ -364,6 +372,12 @@ impl Handler for EngineHandler<'_> {
     fn received(&mut self, connection: ConnectionId, frame: Frame) {
         self.handle(Input::FrameReceived { connection, frame });
     }
+    fn progressed(&mut self, connection: ConnectionId) {
+        self.handle(Input::BytesReceived { connection });
+    }
+    fn ended(&mut self, connection: ConnectionId) {
+        self.handle(Input::PeerEnded { connection });
+    }
     fn bad_bytes(&mut self, connection: ConnectionId, error: FrameError) {
         self.handle(Input::BadBytes { connection, error });
     }
@@ -387,6 +401,8 @@ impl Handler for Deaf {
         0
     }
     fn received(&mut self, _connection: ConnectionId, _frame: Frame) {}
+    fn progressed(&mut self, _connection: ConnectionId) {}
+    fn ended(&mut self, _connection: ConnectionId) {}
     fn bad_bytes(&mut self, _connection: ConnectionId, _error: FrameError) {}
     fn written(&mut self, _connection: ConnectionId, _bytes: usize) {}
     fn closed(&mut self, _connection: ConnectionId) {}

@@ -102,7 +102,7 @@ fn the_probe_leaves_nothing_behind() {
 #[test]
 fn a_file_made_with_zeros_and_opened_is_not_the_next_file_of_its_old_name() {
     let (_directory, disk) = disk();
-    let zero = FileOp::Zero { path: "j/free-3".into(), bytes: 16 * BLOCK as u64 };
+    let zero = FileOp::Zero { path: "j/free-3".into(), bytes: 16 * BLOCK as u64, written: true };
     zero.execute(&*disk).unwrap();
     JournalFiles::new(disk.clone(), WriteMode::Buffered)
         .execute(&write("j/3", Some("j/free-3"), BLOCK, &[10], true))

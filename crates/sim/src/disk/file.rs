@@ -7,7 +7,7 @@ use super::content::Content;
 use crate::rng::Rng;
 
 /// The grain at which a device keeps or loses bytes.
-pub const SECTOR_BYTES: u64 = 512;
+pub(super) const SECTOR_BYTES: u64 = 512;
 
 #[derive(Clone, Debug)]
 enum Change {
@@ -66,10 +66,6 @@ impl File {
             }
         }
     }
-    pub(super) fn unsynced_changes(&self) -> usize {
-        self.pending.len()
-    }
-
     /// What is left when the power goes.
     pub(super) fn power_loss(&mut self, rng: &mut Rng) {
         let survival = Survival::draw(rng);

@@ -19,10 +19,9 @@ use bytes::Bytes;
 use lockgate_storage::disk::{Disk, DiskError, DiskResult, Entry, parent};
 
 use crate::rng::Rng;
-use file::File;
+use file::{File, SECTOR_BYTES};
 use names::{Inode, Names};
 
-pub use file::SECTOR_BYTES;
 pub use speed::{DiskSpeed, SLOWEST};
 
 /// The errno of a device that failed.
@@ -101,11 +100,6 @@ impl SimDisk {
         state.collect();
         let State { files, rng, .. } = state;
         files.values_mut().for_each(|file| file.power_loss(rng));
-    }
-
-    /// Changes of files that a power loss could undo.
-    pub fn unsynced_changes(&self) -> usize {
-        self.state.borrow().files.values().map(File::unsynced_changes).sum()
     }
 
     fn enter(&self, stage: &'static str, path: &str) -> DiskResult<Extent> {
@@ -304,7 +298,6 @@ impl Disk for SimDisk {
         }
         if state.happens(extent) {
             state.names.sync_directory(path);
-            state.collect();
         }
         result
     }

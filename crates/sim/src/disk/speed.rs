@@ -23,7 +23,7 @@ impl DiskSpeed {
         Self {
             read: rng.magnitude(20 * US..=4 * MS),
             write: rng.magnitude(10 * US..=2 * MS),
-            sync: rng.magnitude(30 * US..=20 * MS),
+            sync: rng.magnitude(30 * US..=100 * MS),
             stall_per_mille: *rng.pick(&[0, 0, 1, 5, 20]),
         }
     }

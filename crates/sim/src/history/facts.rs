@@ -23,7 +23,6 @@ pub struct TopicFacts {
 pub struct Facts {
     topics: BTreeMap<TopicId, (TopicFacts, bool)>,
     power_losses: Vec<Time>,
-    crashes: Vec<Time>,
 }
 
 impl Facts {
@@ -37,7 +36,6 @@ impl Facts {
                 }
             }
             What::PowerLost => self.power_losses.push(event.at),
-            What::Crashed => self.crashes.push(event.at),
             _ => {}
         }
     }
@@ -50,11 +48,6 @@ impl Facts {
     /// Whether somebody asked for the topic's deletion.
     pub fn is_doomed(&self, topic: TopicId) -> bool {
         self.topics.get(&topic).is_some_and(|(_, is_doomed)| *is_doomed)
-    }
-
-    /// The topics that nobody wanted deleted.
-    pub fn living_topics(&self) -> impl Iterator<Item = (TopicId, TopicFacts)> {
-        self.topics.iter().filter(|(_, (_, is_doomed))| !is_doomed).map(|(topic, (facts, _))| (*topic, *facts))
     }
 
     /// Within one era of a partition nothing that was seen is taken back. A topic that syncs later begins a new one with

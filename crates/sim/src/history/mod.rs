@@ -76,13 +76,8 @@ pub enum Start {
     Time(i64),
     /// So many before the high watermark.
     Last(u64),
-    /// At a cursor that its owner knows to stand between these two.
-    Cursor {
-        /// At least here.
-        low: u64,
-        /// At most here.
-        high: u64,
-    },
+    /// At a cursor that stands here or later.
+    Cursor(u64),
 }
 
 /// The kinds of events.
@@ -163,17 +158,6 @@ pub enum What {
         earliest: u64,
         /// End of what can be read.
         high_watermark: u64,
-    },
-    /// An answer told the first offset of a time.
-    FoundByTime {
-        /// Which partition.
-        partition: PartitionId,
-        /// The time.
-        timestamp_ms: i64,
-        /// The record, if there was one.
-        found: Option<u64>,
-        /// Its timestamp.
-        found_ms: Option<i64>,
     },
     /// Something about a cursor.
     Cursor {

@@ -56,12 +56,11 @@ pub struct Judge {
     facts: Facts,
     invariants: Vec<Box<dyn Invariant>>,
     violation: Option<Violation>,
-    events: u64,
 }
 
 impl Default for Judge {
     fn default() -> Self {
-        Self { facts: Facts::default(), invariants: all(), violation: None, events: 0 }
+        Self { facts: Facts::default(), invariants: all(), violation: None }
     }
 }
 
@@ -83,7 +82,6 @@ fn all() -> Vec<Box<dyn Invariant>> {
 impl Judge {
     /// Shows an event to every invariant. The first violation of a run is kept.
     pub fn observe(&mut self, event: &Event) {
-        self.events += 1;
         self.facts.observe(event);
         for invariant in &mut self.invariants {
             if let Err(text) = invariant.observe(event, &self.facts) {
@@ -109,10 +107,5 @@ impl Judge {
     /// Reports what no event tells: a bound or a state that the world itself saw broken.
     pub fn report(&mut self, invariant: &'static str, at: Time, text: String) {
         self.violation.get_or_insert(Violation { invariant, at, text });
-    }
-
-    /// What is known of the run.
-    pub fn facts(&self) -> &Facts {
-        &self.facts
     }
 }

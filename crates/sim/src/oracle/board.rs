@@ -50,6 +50,10 @@ pub struct Board {
     pub operations: u64,
     /// Batches that were acknowledged.
     pub acknowledged: u64,
+    /// Cursors that never go back and that nothing may take: where they stand, or later.
+    pub steady_cursors: BTreeMap<String, (PartitionId, u64)>,
+    /// Wire batches whose every record was compared, by the fingerprint of their bytes: what they hold.
+    pub(super) looked_into: BTreeMap<u64, Vec<Placed>>,
     batches: Vec<BatchInfo>,
     places: BTreeMap<PartitionId, BTreeMap<u64, Placed>>,
     producers: BTreeSet<i64>,

@@ -15,11 +15,13 @@ struct Cursor {
     name: String,
     /// The last position that was asked for.
     last: u64,
+    /// Only goes forward, on a topic that loses nothing.
+    is_steady: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Asked {
-    Change { cursor: usize, operation: OperationNo },
+    Change { cursor: usize, operation: OperationNo, to: Option<u64> },
     Get { cursor: usize, at: Time },
     List { partition: PartitionId, at: Time },
 }
@@ -33,14 +35,15 @@ pub(super) struct CursorKeeper {
 
 impl CursorKeeper {
     pub(super) fn new(rng: &mut Rng) -> Self {
-        Self { cursors: Vec::new(), wanted: rng.within(2..=6), asked: None, pace: rng.magnitude(400 * MS..=4000 * MS) }
+        Self { cursors: Vec::new(), wanted: rng.within(2..=6), asked: None, pace: rng.magnitude(500 * MS..=5000 * MS) }
     }
 
     fn choose(&mut self, io: &mut Io<'_>) {
         for _ in 0..self.wanted {
             let number = io.board.new_cursor();
-            let partition = io.board.pick(io.rng).1;
-            self.cursors.push(Cursor { number, partition, name: format!("cursor-{number}"), last: 0 });
+            let (topic, partition) = io.board.pick(io.rng);
+            let is_steady = topic.facts.interval.is_none() && !topic.facts.trims && io.rng.coin();
+            self.cursors.push(Cursor { number, partition, name: format!("cursor-{number}"), last: 0, is_steady });
         }
     }
 
@@ -48,7 +51,7 @@ impl CursorKeeper {
         let cursor = &mut self.cursors[at];
         let (number, partition, end) = (cursor.number, cursor.partition, io.board.known_end(cursor.partition));
         let operation = io.board.new_operation();
-        let (to, force) = match io.rng.below(20) {
+        let (to, force) = match if cursor.is_steady { 19 } else { io.rng.below(20) } {
             0 => (None, false),
             1 => (Some(io.rng.below(end + 1)), true),
             2 => (Some(io.rng.below(end + 1)), false),
@@ -61,7 +64,7 @@ impl CursorKeeper {
             Some(offset) => io.ask(&proto::CommitCursor { topic_id, partition, name, offset, force }),
             None => io.ask(&proto::DeleteCursor { topic_id, partition, name }),
         };
-        self.asked = Some(Asked::Change { cursor: at, operation });
+        self.asked = Some(Asked::Change { cursor: at, operation, to });
     }
 
     fn look(&mut self, io: &mut Io<'_>, at: usize) {
@@ -76,10 +79,22 @@ impl CursorKeeper {
         }
     }
 
-    fn changed(&mut self, io: &mut Io<'_>, at: usize, operation: OperationNo, answer: Result<Frame, Error>) {
+    fn changed(
+        &mut self,
+        io: &mut Io<'_>,
+        at: usize,
+        operation: OperationNo,
+        to: Option<u64>,
+        answer: Result<Frame, Error>,
+    ) {
         let cursor = &self.cursors[at];
         let error = match answer {
-            Ok(_) => return io.saw(What::Cursor { cursor: cursor.number, what: CursorEvent::Done { operation } }),
+            Ok(_) => {
+                if let (true, Some(to)) = (cursor.is_steady, to) {
+                    io.board.steady_cursors.insert(cursor.name.clone(), (cursor.partition, to));
+                }
+                return io.saw(What::Cursor { cursor: cursor.number, what: CursorEvent::Done { operation } });
+            }
             Err(error) => error,
         };
         let backwards = error.kind == ErrorKind::CursorBackwards;
@@ -124,7 +139,9 @@ impl Role for CursorKeeper {
     fn answered(&mut self, io: &mut Io<'_>, _request: u64, answer: Result<Frame, Error>) {
         let Some(asked) = self.asked.take() else { return };
         let result = match (asked, answer) {
-            (Asked::Change { cursor, operation }, answer) => return self.changed(io, cursor, operation, answer),
+            (Asked::Change { cursor, operation, to }, answer) => {
+                return self.changed(io, cursor, operation, to, answer);
+            }
             (_, Err(error)) if passes(&error) => return,
             (_, Err(error)) => Err(error),
             (Asked::Get { cursor, at }, Ok(frame)) => frame.message::<proto::GetCursorOk>().map(|answer| {

@@ -18,6 +18,8 @@ struct Chain {
     next: u64,
     /// Known to the invariants from its first answer on.
     reader: Option<ReaderNo>,
+    /// The end of what was known to be there when the question was asked.
+    known_end: u64,
     power: u32,
 }
 
@@ -40,8 +42,9 @@ impl Fetcher {
             let partition = io.board.pick(io.rng).1;
             let end = io.board.known_end(partition);
             let next = if io.rng.coin() { 0 } else { io.rng.below(end + 2) };
-            Chain { partition, next, reader: None, power }
+            Chain { partition, next, reader: None, known_end: end, power }
         });
+        chain.known_end = io.board.known_end(chain.partition);
         let max_bytes = if io.rng.per_mille(200) { 0 } else { io.rng.magnitude(1..=200_000) as u32 };
         let max_wait_ms = if io.rng.coin() { 0 } else { io.rng.below(MAX_WAIT_MS) as u32 };
         io.ask(&proto::Fetch {
@@ -89,14 +92,14 @@ impl Fetcher {
 
     fn refused(&mut self, io: &mut Io<'_>, error: &Error) {
         let Some(chain) = self.chain.take() else { return };
-        let (details, known_end) = (&error.details, io.board.known_end(chain.partition));
+        let details = &error.details;
         let trims = io.board.topic(chain.partition.topic).is_some_and(|topic| topic.facts.trims);
         match (error.kind, details.earliest_offset, details.high_watermark) {
             (ErrorKind::OffsetOutOfRange, Some(earliest), _) if chain.next < earliest && trims => {
                 self.chain = Some(Chain { next: earliest, reader: None, ..chain });
             }
             (ErrorKind::OffsetOutOfRange, _, Some(end))
-                if chain.next > end && chain.reader.is_none() && chain.next > known_end => {}
+                if chain.next > end && chain.reader.is_none() && chain.next > chain.known_end => {}
             _ if passes(error) => self.chain = Some(chain),
             _ => io
                 .unexpected(format!("a fetch of partition {} at {} was refused: {error}", chain.partition, chain.next)),

@@ -19,6 +19,8 @@ use crate::time::{MS, SECOND, Time};
 
 /// Longer than any run heals, so that an answer always comes.
 const TIMEOUT: Duration = Duration::from_secs(600);
+/// Batches that may wait for their answers: on the slowest disk they still have them within the bound for healing.
+const ON_THEIR_WAY_MAX: usize = 100;
 /// Chains of this kind of producer are told apart by this bit.
 const LIBRARY_CHAIN: u64 = 1 << 62;
 
@@ -47,7 +49,7 @@ pub(super) struct LibraryClient {
 
 impl LibraryClient {
     pub(super) fn new(number: ClientNo, mut rng: Rng) -> Self {
-        let pace = rng.magnitude(300 * MS..=4 * SECOND);
+        let pace = rng.magnitude(800 * MS..=10 * SECOND);
         Self {
             number,
             rng,
@@ -124,7 +126,7 @@ impl LibraryClient {
             if let Err(error) = self.begin(environment) {
                 self.unexpected(environment, format!("the library does not open: {error}"));
             }
-        } else if environment.phase == Phase::Stir {
+        } else if environment.phase == Phase::Stir && self.on_their_way.len() < ON_THEIR_WAY_MAX {
             for _ in 0..self.rng.magnitude(1..=20) {
                 self.send_record(environment);
             }

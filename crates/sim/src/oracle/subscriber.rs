@@ -27,6 +27,8 @@ struct Reading {
     /// Bytes to be granted when the time has come.
     owed: u64,
     power: u32,
+    /// The end of what was known to be there when the subscription was asked for.
+    known_end: u64,
 }
 
 #[derive(Debug)]
@@ -56,11 +58,16 @@ impl Subscriber {
         let life = io.life();
         let resume =
             self.resume.take().filter(|(partition, _, power)| !(io.board.is_weak(*partition) && *power != life.power));
-        let (partition, start) = match resume {
-            Some((partition, next, _)) => (partition, Start::Offset(next)),
+        let steady: Vec<_> = io.board.steady_cursors.iter().map(|(name, at)| (name.clone(), *at)).collect();
+        let (partition, start, cursor) = match resume {
+            Some((partition, next, _)) => (partition, Start::Offset(next), String::new()),
+            None if !steady.is_empty() && io.rng.per_mille(150) => {
+                let (name, (partition, low)) = io.rng.pick(&steady).clone();
+                (partition, Start::Cursor(low), name)
+            }
             None => {
                 let partition = io.board.pick(io.rng).1;
-                (partition, draw_start(io, partition))
+                (partition, draw_start(io, partition), String::new())
             }
         };
         let subscription = self.next_subscription;
@@ -69,10 +76,11 @@ impl Subscriber {
             subscription_id: subscription,
             topic_id: partition.topic.0,
             partition: partition.partition,
-            start: Some(proto::StartPosition { at: Some(wire_start(start)) }),
+            start: Some(proto::StartPosition { at: Some(wire_start(start, &cursor)) }),
             credit_bytes: self.window,
         });
         self.asked = Some((request, Asked::Subscribe { at: io.now }));
+        let known_end = io.board.known_end(partition);
         let (reader, credit) = (io.board.new_reader(), self.window as i64);
         self.reading = Some(Reading {
             partition,
@@ -83,6 +91,7 @@ impl Subscriber {
             next: 0,
             credit,
             owed: 0,
+            known_end,
             power: life.power,
         });
     }
@@ -179,7 +188,7 @@ fn check_out_of_range(io: &mut Io<'_>, reading: &Reading, error: &Error) {
     let is_below = details.earliest_offset.is_some_and(|earliest| wanted < earliest);
     let is_above = details.high_watermark.is_some_and(|end| wanted > end);
     let trims = io.board.topic(reading.partition.topic).is_some_and(|topic| topic.facts.trims);
-    let may_be_above = !reading.opened && wanted > io.board.known_end(reading.partition);
+    let may_be_above = !reading.opened && wanted > reading.known_end;
     let is_right = (is_below && trims) || (is_above && may_be_above);
     if !is_right {
         io.unexpected(format!(
@@ -212,14 +221,14 @@ fn draw_start(io: &mut Io<'_>, partition: PartitionId) -> Start {
     }
 }
 
-fn wire_start(start: Start) -> At {
+fn wire_start(start: Start, cursor: &str) -> At {
     match start {
         Start::Earliest => At::Earliest(true),
         Start::Latest => At::Latest(true),
         Start::Offset(offset) => At::Offset(offset),
         Start::Time(time) => At::TimestampMs(time),
         Start::Last(count) => At::Last(count),
-        Start::Cursor { .. } => At::Cursor("never-committed".into()),
+        Start::Cursor(_) => At::Cursor(cursor.to_owned()),
     }
 }
 

@@ -35,7 +35,10 @@ impl World {
     pub(super) fn phase_ends(&mut self) {
         let is_done = match self.stage {
             Stage::Stirring => true,
-            Stage::Settling => self.node.is_ready() && self.clients.iter().all(|client| client.waits_for().is_none()),
+            Stage::Settling => {
+                let answered = self.clients.iter().all(|client| client.waits_for().is_none());
+                self.node.is_ready() && answered && !self.storage_has_failed()
+            }
             Stage::Auditing | Stage::AuditingAgain => {
                 self.clients.last().is_some_and(|auditor| auditor.waits_for().is_none())
                     && self.find_leftover().is_none()
@@ -73,6 +76,11 @@ impl World {
         self.client_pauses.push(0);
         self.client_wakes.push(Time::MAX);
         self.plan_wake(number);
+    }
+
+    /// Whether a shard waits for somebody to end the process, because its journal failed.
+    fn storage_has_failed(&mut self) -> bool {
+        self.node.shards.iter_mut().any(|slot| slot.shard.metrics().journal_poisoned > 0)
     }
 
     /// What some shard still holds with nothing to do. Connections that died in silence take their time.

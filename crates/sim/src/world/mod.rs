@@ -167,8 +167,8 @@ impl World {
             Happening::JournalEnds { process, shard, journal } => {
                 self.if_alive(process, |w| w.journal_ends(shard, journal))
             }
-            Happening::BackgroundEnds { process, shard } => {
-                self.if_alive(process, |world| world.background_ends(shard))
+            Happening::FileEnds { process, shard, lane } => {
+                self.if_alive(process, |world| world.file_ends(shard, lane))
             }
             Happening::ReadEnds { process, shard, token } => {
                 self.if_alive(process, |world| world.read_ends(shard, token))

@@ -16,7 +16,8 @@ impl World {
     /// A connection attempt reaches the node.
     pub(super) fn connects(&mut self, number: LinkNo) {
         let accepts = self.node.is_ready();
-        let Some(link) = self.links.get_mut(&number) else { return };
+        // One that was cut on its way never reaches the node.
+        let Some(link) = self.links.get_mut(&number).filter(|link| !link.node_is_gone) else { return };
         let delay = link.to_client.delay(&mut self.rng);
         if !accepts {
             link.node_is_gone = true;

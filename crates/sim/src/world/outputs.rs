@@ -39,7 +39,7 @@ impl World {
                     let task = FileTask { token, op };
                     match lane {
                         Lane::Read => self.start_read(shard, task),
-                        Lane::Background => self.start_background(shard, task),
+                        Lane::Journal | Lane::Background => self.start_file(shard, lane, task),
                     }
                 }
                 Output::View(view) => {

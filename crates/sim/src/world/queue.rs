@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
+use lockgate_engine::Lane;
+
 use lockgate_storage::journal::JournalKind;
 
 use crate::time::Time;
@@ -44,8 +46,8 @@ pub(super) enum Happening {
     View { process: Process, to: usize },
     /// A journal write ends.
     JournalEnds { process: Process, shard: usize, journal: JournalKind },
-    /// The background operation ends.
-    BackgroundEnds { process: Process, shard: usize },
+    /// The operation at the front of a lane ends.
+    FileEnds { process: Process, shard: usize, lane: Lane },
     /// A read ends.
     ReadEnds { process: Process, shard: usize, token: u64 },
     /// A process begins.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use lockgate_engine::{Input, MeshFrame, Output, Shard};
+use lockgate_engine::{Input, Lane, MeshFrame, Output, Shard};
 use lockgate_storage::journal::{JournalKind, JournalWrite};
 use lockgate_wire::{ConnectionId, Frame, ShardId};
 
@@ -31,7 +31,7 @@ pub(super) struct Slot {
     /// Connections whose bytes went out since the last round.
     pub(super) written: BTreeSet<LinkNo>,
     pub(super) journal_writes: BTreeMap<JournalKind, JournalWrite>,
-    pub(super) background: VecDeque<FileTask>,
+    pub(super) lanes: BTreeMap<Lane, VecDeque<FileTask>>,
     pub(super) reads: BTreeMap<u64, FileTask>,
     /// Frames from each other shard, in their order.
     pub(super) mesh: BTreeMap<usize, (Time, VecDeque<MeshFrame>)>,
@@ -54,7 +54,7 @@ impl Slot {
             readable: BTreeSet::new(),
             written: BTreeSet::new(),
             journal_writes: BTreeMap::new(),
-            background: VecDeque::new(),
+            lanes: BTreeMap::new(),
             reads: BTreeMap::new(),
             mesh: BTreeMap::new(),
             views: (0, VecDeque::new()),

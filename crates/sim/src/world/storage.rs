@@ -1,15 +1,19 @@
-//! The threads that carry out what storage plans: a journal thread per journal, one background lane, free reads. An
+//! The threads that carry out what storage plans: a journal thread per journal, one operation at a time in each lane, free reads. An
 //! operation takes effect when it ends; a process that dies before leaves any part of it behind.
 
-use lockgate_engine::{FileToken, Input};
+use std::collections::VecDeque;
+
+use lockgate_engine::{FileToken, Input, Lane};
 use lockgate_storage::disk::FileOp;
 use lockgate_storage::journal::{JournalKind, JournalWrite};
 
 use super::World;
 use super::queue::Happening;
 
-/// Calls that an operation has at most, about: where a dying process may be in it.
-const CALLS_MAX: u64 = 8;
+/// Calls of a journal write into an open file: where a dying process may be in it, or behind it.
+const WRITE_CALLS: u64 = 2;
+/// Calls of any other operation, about.
+const CALLS_MAX: u64 = 7;
 
 /// A file operation under way.
 #[derive(Clone, Debug)]
@@ -44,26 +48,27 @@ impl World {
         }
     }
 
-    pub(super) fn start_background(&mut self, shard: usize, task: FileTask) {
-        let queue = &mut self.node.shards[shard].background;
+    pub(super) fn start_file(&mut self, shard: usize, lane: Lane, task: FileTask) {
+        let queue = self.node.shards[shard].lanes.entry(lane).or_default();
         queue.push_back(task);
         if queue.len() == 1 {
-            self.plan_background(shard);
+            self.plan_file(shard, lane);
         }
     }
 
-    fn plan_background(&mut self, shard: usize) {
-        if let Some(task) = self.node.shards[shard].background.front() {
+    fn plan_file(&mut self, shard: usize, lane: Lane) {
+        if let Some(task) = self.node.shards[shard].lanes.get(&lane).and_then(VecDeque::front) {
             let at = self.now + self.plan.disk.file(&task.op, &mut self.rng);
-            self.queue.push(at, Happening::BackgroundEnds { process: self.node.life.process, shard });
+            self.queue.push(at, Happening::FileEnds { process: self.node.life.process, shard, lane });
         }
     }
 
-    pub(super) fn background_ends(&mut self, shard: usize) {
-        if let Some(FileTask { token, op }) = self.node.shards[shard].background.pop_front() {
+    pub(super) fn file_ends(&mut self, shard: usize, lane: Lane) {
+        let task = self.node.shards[shard].lanes.get_mut(&lane).and_then(VecDeque::pop_front);
+        if let Some(FileTask { token, op }) = task {
             let result = op.execute(&self.disk);
             self.give(shard, Input::FileDone { token, result });
-            self.plan_background(shard);
+            self.plan_file(shard, lane);
         }
     }
 
@@ -85,11 +90,16 @@ impl World {
         let mut torn = Vec::new();
         for slot in &mut self.node.shards {
             torn.extend(std::mem::take(&mut slot.journal_writes).into_values().map(UnderWay::Journal));
-            torn.extend(std::mem::take(&mut slot.background).pop_front().map(|task| UnderWay::File(task.op)));
+            let lanes = std::mem::take(&mut slot.lanes).into_values();
+            torn.extend(lanes.filter_map(|mut lane| lane.pop_front()).map(|task| UnderWay::File(task.op)));
         }
         while !torn.is_empty() {
             let operation = torn.swap_remove(self.rng.below(torn.len() as u64) as usize);
-            self.disk.cut_after(self.rng.below(CALLS_MAX));
+            let calls = match &operation {
+                UnderWay::Journal(write) if write.open.is_none() => WRITE_CALLS,
+                _ => CALLS_MAX,
+            };
+            self.disk.cut_after(self.rng.within(0..=calls));
             match operation {
                 UnderWay::Journal(write) => drop(write.execute(&self.disk)),
                 UnderWay::File(op) => drop(op.execute(&self.disk)),

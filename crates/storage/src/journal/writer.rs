@@ -307,7 +307,8 @@ impl JournalWriter {
         let path = self.config.path(&format::free_name(self.next_free));
         self.next_free += 1;
         self.preparing = Some(path.clone());
-        Some(FileOp::Zero { path, bytes: self.config.file_bytes })
+        let written = self.config.kind == JournalKind::Synced;
+        Some(FileOp::Zero { path, bytes: self.config.file_bytes, written })
     }
 
     /// The file that was to be made is made, or is not. A full disk is not the end: it is tried again after a pause.

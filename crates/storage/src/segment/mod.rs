@@ -115,7 +115,8 @@ impl fmt::Display for SegmentError {
         match self {
             Self::Disk(error) => error.fmt(f),
             Self::Damaged { path, position, reason } => {
-                write!(f, "{path} is damaged at byte {position}: {reason}; restore the replica from its peers")
+                let what_to_do = "restore it from a copy or, where there are more replicas, from its peers";
+                write!(f, "{path} is damaged at byte {position}: {reason}; {what_to_do}")
             }
             Self::UnknownVersion { path, found, known } => {
                 write!(f, "{path} has format version {found}, this release knows {known}: start a later release")

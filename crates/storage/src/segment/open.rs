@@ -98,6 +98,8 @@ impl Segments {
         at_most: Option<LogIndex>,
     ) -> Result<(Self, OpenReport), SegmentError> {
         let files = Files::list(disk, &config.directory)?;
+        // A process may have died between a rename and the sync of its directory: what is seen here has to last.
+        disk.sync_directory(&config.directory)?;
         let start = open_start(disk, &config.directory, &files)?;
         let mut report = OpenReport::default();
         let found = find(disk, &config, &files, (start, at_most), &mut report)?;

@@ -22,7 +22,8 @@ fn code_and_advice_promise_the_same() {
             409 => &[Advice::Redirect, Advice::Terminal, Advice::Retry],
             412 => &[Advice::Terminal, Advice::Retry],
             429 | 503 | 507 => &[Advice::Retry],
-            500 | 504 => &[Advice::Unknown],
+            500 => &[Advice::Unknown, Advice::Terminal],
+            504 => &[Advice::Unknown],
             code => panic!("{kind:?} has the code {code}, which the contract does not know"),
         };
         assert!(expected.contains(&kind.advice()), "{kind:?}: {} {:?}", kind.code(), kind.advice());
@@ -41,6 +42,8 @@ fn the_causes_that_the_contract_names_are_as_it_says() {
         (ErrorKind::BatchTooLarge, 413, Advice::Terminal),
         (ErrorKind::FrameTooLarge, 413, Advice::Terminal),
         (ErrorKind::UnknownOp, 400, Advice::Terminal),
+        (ErrorKind::ConnectionLost, 504, Advice::Unknown),
+        (ErrorKind::LogDamaged, 500, Advice::Terminal),
         (ErrorKind::OutcomeUnknown, 504, Advice::Unknown),
         (ErrorKind::StorageFull, 507, Advice::Retry),
     ];

@@ -12,6 +12,7 @@ use clap::Args;
 
 use super::machine::Machine;
 use super::options::Load;
+use super::stop;
 use super::target::Target;
 use crate::args::{AckArg, Global};
 use crate::failure::Failure;
@@ -48,11 +49,12 @@ enum Budget {
 }
 
 impl Budget {
-    fn is_met(self, ratio: f64) -> bool {
+    /// `None` where nothing is to be met.
+    fn is_met(self, ratio: f64) -> Option<bool> {
         match self {
-            Self::AtLeast(least) => ratio >= least,
-            Self::AtMost(most) => ratio <= most,
-            Self::None => true,
+            Self::AtLeast(least) => Some(ratio >= least),
+            Self::AtMost(most) => Some(ratio <= most),
+            Self::None => None,
         }
     }
 }
@@ -108,6 +110,9 @@ pub(crate) fn run(args: &All, global: &Global) -> Result<(), Failure> {
     };
     let mut table = Vec::new();
     for row in rows::ROWS {
+        if stop::is_wanted() {
+            break;
+        }
         for row in row(&extent)? {
             output::note(global, format_args!("{}: {:.2}", row.work, row.ratio));
             table.push(row);
@@ -115,4 +120,19 @@ pub(crate) fn run(args: &All, global: &Global) -> Result<(), Failure> {
     }
     let machine = Machine::here(&std::env::temp_dir());
     output::print(global, || view::text(&machine, &table), || view::json(&machine, &table))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_met_at_its_bound_and_not_beyond() {
+        assert_eq!(Budget::AtLeast(0.8).is_met(0.8), Some(true));
+        assert_eq!(Budget::AtLeast(0.8).is_met(0.79), Some(false));
+        assert_eq!(Budget::AtMost(2.0).is_met(2.0), Some(true));
+        assert_eq!(Budget::AtMost(2.0).is_met(2.01), Some(false));
+        assert_eq!(Budget::AtLeast(0.8).is_met(f64::NAN), Some(false), "what could not be measured is not met");
+        assert_eq!(Budget::None.is_met(9.0), None);
+    }
 }

@@ -16,8 +16,11 @@ const BATCH_BYTES: usize = 64 * 1024;
 /// How names of segment files end.
 const SEGMENTS: &str = "log";
 
+/// Measures one or more rows.
+type Measure = fn(&Extent<'_>) -> Result<Vec<Row>, Failure>;
+
 /// In the order of the table.
-pub(super) const ROWS: [fn(&Extent<'_>) -> Result<Vec<Row>, Failure>; 6] =
+pub(super) const ROWS: [Measure; 6] =
     [publish_synced, publish_interval, single_records, tailing_reader, cold_read, many_partitions];
 
 /// Against a loop of writes of the batch's size, and against one of writes as large as the journal's, which holds several

@@ -13,7 +13,7 @@ pub(super) fn text(machine: &Machine, rows: &[Row]) -> String {
     ];
     lines.extend(rows.iter().map(|row| {
         let Row { work, measured, against, ratio, budget } = row;
-        let met = if budget.is_met(*ratio) { "yes" } else { "no" };
+        let met = budget.is_met(*ratio).map_or("–", |met| if met { "yes" } else { "no" });
         format!("| {work} | {measured} | {against} | {ratio:.3} | {} | {met} |", budget_text(*budget))
     }));
     lines.join("\n")

@@ -149,7 +149,6 @@ impl Partition {
         self.state = State::Active;
         self.position = Some(next);
         self.opened_at.get_or_insert(next);
-        self.backoff.succeeded();
         if terms.stop_at_end && self.end.is_none() {
             self.end = Some(Offset(ok.high_watermark));
         }
@@ -192,6 +191,8 @@ impl Partition {
                 position = position.max(after);
                 continue;
             }
+            // A subscription that is taken and gives nothing is no success: it may end at once, again and again.
+            self.backoff.succeeded();
             self.queued_bytes += batch.len() as u64;
             let append_time_ms = deliver.append_time_ms.get(index).copied().unwrap_or(header.max_timestamp);
             items.push(Taken::Chunk(Chunk {
@@ -215,6 +216,7 @@ impl Partition {
     fn look_for_end(&mut self, context: &mut Context, high_watermark: Offset, items: &mut Vec<Taken>) {
         let end = self.end.unwrap_or(high_watermark);
         let Some(position) = self.position.filter(|position| *position >= end) else { return };
+        self.backoff.succeeded();
         if !std::mem::replace(&mut self.end_told, true) {
             items.push(Taken::EndOfPartition { partition: self.number, offset: position.min(end) });
         }

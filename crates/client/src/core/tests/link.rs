@@ -107,6 +107,26 @@ fn any_frame_is_life_and_an_unanswered_ping_alone_is_not_death() {
 }
 
 #[test]
+fn a_broker_whose_frame_comes_slowly_is_alive_as_long_as_its_bytes_come() {
+    let mut world = World::connected();
+    let link = world.link();
+    for _ in 0..20 {
+        world.advance(5_000);
+        world.input(Input::BytesReceived { link });
+    }
+    assert!(world.core.is_connected());
+    (0..3).for_each(|_| world.advance(5_000));
+    assert!(!world.core.is_connected());
+    world.sent.clear();
+    world.connect();
+    for _ in 0..3 {
+        world.advance(5_000);
+        world.input(Input::BytesReceived { link });
+    }
+    assert!(!world.core.is_connected(), "the bytes of another link are no life");
+}
+
+#[test]
 fn a_process_that_slept_reads_before_it_judges() {
     let mut world = World::connected();
     world.advance(60_000);

@@ -257,6 +257,66 @@ fn a_closed_subscription_is_asked_for_again_unless_the_topic_is_gone() {
 }
 
 #[test]
+fn a_partition_that_is_taken_and_lost_again_and_again_is_asked_for_ever_more_rarely() {
+    let mut world = World::connected();
+    let key = open(&mut world, 1, &ReaderConfig::default());
+    let mut last = subscribed(&mut world, 0, 9);
+    let mut asked = 1;
+    let mut lose = |world: &mut World, for_ms: u64| {
+        let (begin, before) = (world.now.mono, asked);
+        while world.now.mono.ms_since(begin) < for_ms {
+            let mut closed = proto::SubscriptionClosed { subscription_id: last.subscription_id, ..Default::default() };
+            closed.error = Some(error(ErrorKind::Overloaded).to_proto());
+            let link = world.link();
+            world.push(link, &closed, vec![]);
+            while !world.sent.iter().any(|(_, frame)| frame.op() == Some(Op::Subscribe)) {
+                world.advance_to_deadline();
+                world.push(link, &proto::GoingAway::default(), vec![]);
+            }
+            last = subscribed(world, 0, 9);
+            asked += 1;
+        }
+        (last.clone(), asked - before)
+    };
+    let (_, first) = lose(&mut world, 60_000);
+    let (current, later) = lose(&mut world, 60_000);
+    assert!((20..150).contains(&first) && (20..130).contains(&later), "{first}, {later} in a minute");
+    // A delivery makes the next pause a first one again.
+    deliver(&mut world, &current, 0, &["a"], 9);
+    let mut closed = proto::SubscriptionClosed { subscription_id: current.subscription_id, ..Default::default() };
+    closed.error = Some(error(ErrorKind::Overloaded).to_proto());
+    let link = world.link();
+    world.push(link, &closed, vec![]);
+    world.advance(PAUSE_CEILING_FIRST_MS);
+    subscribed(&mut world, 1, 9);
+    assert_eq!(drain(&mut world, key)[..3], ["lost", "recovered", "lost"]);
+}
+
+#[test]
+fn a_subscription_that_ends_for_good_ends_its_partition_with_the_brokers_words_and_no_other() {
+    let mut world = World::connected();
+    let key = open(&mut world, 2, &ReaderConfig::default());
+    let (first, second) = (subscribed(&mut world, 0, 9), subscribed(&mut world, 0, 9));
+    let told = proto::Error {
+        code: 500,
+        kind: "log_damaged".into(),
+        advice: lockgate_wire::error::Advice::Terminal as i32,
+        message: "the log of partition 0 is damaged at offset 3".into(),
+        ..Default::default()
+    };
+    let closed =
+        proto::SubscriptionClosed { subscription_id: first.subscription_id, error: Some(told), ..Default::default() };
+    let link = world.link();
+    world.push(link, &closed, vec![]);
+    let Take::Item(Taken::Failed { partition: 0, error }) = take(&mut world, key) else { panic!("a failure") };
+    assert!(error.to_string().contains("damaged at offset 3"), "{error}");
+    world.advance(10_000);
+    assert_eq!(world.next_sent(Op::Subscribe), None, "it is not asked for again");
+    deliver(&mut world, &second, 0, &["c"], 9);
+    assert_eq!(drain(&mut world, key), ["0=c"]);
+}
+
+#[test]
 fn losses_and_recoveries_that_nobody_takes_do_not_pile_up() {
     let mut world = World::connected();
     let key = open(&mut world, 1, &ReaderConfig::default());

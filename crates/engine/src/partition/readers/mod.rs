@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use lockgate_storage::disk::{DiskResult, FileOp};
-use lockgate_storage::segment::StoredBatch;
+use lockgate_storage::segment::{SegmentError, StoredBatch};
 use lockgate_wire::proto::{self, CloseReason};
 use lockgate_wire::{
     ConnectionId, Error, ErrorKind, FrameKind, MonoTime, Offset, OutFrame, PartitionId, ShardId, SubscriptionId,
@@ -25,6 +25,7 @@ use self::search::Searched;
 pub(crate) use self::search::{Goal, Search};
 use super::log::Log;
 use crate::core::{Core, FileOwner, Reply};
+use crate::limits::TOLD_READ_FAILURES;
 use crate::mesh::Origin;
 use crate::output::{FileToken, Lane, Level};
 use crate::session::closed;
@@ -80,6 +81,8 @@ pub(crate) struct Readers {
     /// Those for whom something changed since they were looked after.
     runnable: BTreeSet<ReaderId>,
     next_once: u64,
+    /// Failures of reads that the log has a line about: one each until the restart, however often they are met.
+    told: BTreeSet<String>,
 }
 
 impl Readers {
@@ -233,10 +236,15 @@ impl Readers {
         // The one that began the read may be gone, and another one may have its name.
         let Some(reader) = self.readers.get_mut(&id).filter(|reader| reader.scan().reads(token)) else { return };
         if let Err(error) = reader.scan_mut().arrived(log, result) {
-            core.log(Level::Error, format!("partition {partition}: a read failed: {error}"));
-            let error =
-                Error::new(ErrorKind::StorageFailed, format!("partition {partition} cannot be read there: {error}"));
-            end(core, id, reader, CloseReason::Error, &error);
+            let kind = match &error {
+                SegmentError::Disk(_) => ErrorKind::StorageFailed,
+                SegmentError::Damaged { .. } | SegmentError::UnknownVersion { .. } => ErrorKind::LogDamaged,
+            };
+            let message = format!("partition {partition} cannot be read there: {error}");
+            end(core, id, reader, CloseReason::Error, &Error::new(kind, message.as_str()));
+            if self.told.len() < TOLD_READ_FAILURES && self.told.insert(message.clone()) {
+                core.log(Level::Error, message);
+            }
             self.readers.remove(&id);
             return;
         }

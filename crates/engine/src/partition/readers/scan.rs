@@ -105,12 +105,13 @@ impl Scan {
         Some(Found::Read(op))
     }
 
-    /// The read ended. A file that is gone is no error: the next look says what that means.
+    /// The read ended. A file that is gone is no error while the log has moved on: the next look says what that means.
+    /// One that is gone from where the log has it is lost.
     pub(crate) fn arrived(&mut self, log: &Log, result: DiskResult<Bytes>) -> Result<(), SegmentError> {
         let (position, asked) = self.reading.take().expect("one read is under way");
         let bytes = match result {
             Ok(bytes) => bytes,
-            Err(error) if error.is_missing() => {
+            Err(error) if error.is_missing() && log.segments.locate(self.next) != Some(position) => {
                 self.at = None;
                 return Ok(());
             }

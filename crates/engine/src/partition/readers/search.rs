@@ -55,13 +55,19 @@ impl Search {
     }
 
     pub(super) fn run(&mut self, log: &Log) -> Searched {
+        let mut is_moved = false;
         loop {
             match self.scan.look(log) {
                 Found::Read(op) => return Searched::Read(op),
                 Found::Reading => return Searched::Reading,
                 Found::End => return Searched::Ended(None),
-                // Retention passed the place: everything that is left is at or after the new start.
-                Found::OutOfRange => self.scan = Scan::new(log.start()),
+                // Retention passed the place: everything that is left is at or after the new start. Not there either,
+                // it is nowhere.
+                Found::OutOfRange if is_moved => return Searched::Ended(None),
+                Found::OutOfRange => {
+                    is_moved = true;
+                    self.scan = Scan::new(log.start());
+                }
                 Found::Batches => {
                     if let Some(found) = self.scan.take(log, READ_AHEAD_BYTES).iter().find_map(|b| self.find_in(b)) {
                         return Searched::Ended(Some(found));

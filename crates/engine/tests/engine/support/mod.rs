@@ -41,6 +41,7 @@ pub struct Node {
     pub hold_reads: bool,
     pub hold_background: bool,
     pub hold_mesh: bool,
+    pub hold_views: bool,
     held: VecDeque<(usize, Output)>,
     /// While set, bytes sent to clients are not reported as written.
     pub hold_written: bool,
@@ -95,6 +96,7 @@ impl Node {
             hold_reads: false,
             hold_background: false,
             hold_mesh: false,
+            hold_views: false,
             held: VecDeque::new(),
             hold_written: false,
             unwritten: BTreeMap::new(),
@@ -205,7 +207,8 @@ impl Node {
 
     /// Carries out what was kept back.
     pub fn release(&mut self) {
-        (self.hold_journal, self.hold_reads, self.hold_background, self.hold_mesh) = (false, false, false, false);
+        (self.hold_journal, self.hold_reads, self.hold_background) = (false, false, false);
+        (self.hold_mesh, self.hold_views) = (false, false);
         let held = std::mem::take(&mut self.held);
         self.queue.extend(held);
         self.run();
@@ -251,8 +254,9 @@ impl Node {
         match output {
             Output::Journal(_) => self.hold_journal,
             Output::File { lane: Lane::Read, .. } => self.hold_reads,
-            Output::File { lane: Lane::Background, .. } => self.hold_background,
+            Output::File { lane: Lane::Background | Lane::Journal, .. } => self.hold_background,
             Output::Mesh { .. } => self.hold_mesh,
+            Output::View(_) => self.hold_views,
             _ => false,
         }
     }

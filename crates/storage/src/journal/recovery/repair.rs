@@ -80,7 +80,7 @@ fn remove(disk: &dyn Disk, config: &JournalConfig, file: &Path, bytes: u64, why:
 }
 
 fn zero(disk: &dyn Disk, path: &Path, offset: u64, bytes: u64) -> DiskResult<()> {
-    let chunk = Bytes::from(vec![0; ZERO_CHUNK_BYTES]);
+    let chunk = Bytes::from(vec![0; bytes.min(ZERO_CHUNK_BYTES as u64) as usize]);
     let mut done = 0;
     while done < bytes {
         let len = (bytes - done).min(ZERO_CHUNK_BYTES as u64);

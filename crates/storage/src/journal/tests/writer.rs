@@ -22,7 +22,7 @@ fn nothing_is_written_before_a_file_is_prepared() {
     rig.append(1, 10);
     assert_eq!(rig.writer.start_write(rig.now), None);
     let op = rig.writer.prepare().unwrap();
-    assert_eq!(op, FileOp::Zero { path: "shards/1/synced/free-1".into(), bytes: FILE_BYTES });
+    assert_eq!(op, FileOp::Zero { path: "shards/1/synced/free-1".into(), bytes: FILE_BYTES, written: true });
     assert_eq!(rig.writer.prepare(), None, "one at a time");
     assert_eq!(rig.writer.start_write(rig.now), None);
     rig.writer.prepared(op.execute(&rig.disk).map(drop));

@@ -174,6 +174,7 @@ fn a_sealed_segment_at_the_end_that_is_missing_is_damage() {
     log.segments.segments.iter().skip(2).for_each(|s| log.disk.remove(&log_path(DIRECTORY, s.base)).unwrap());
     let error = log.reopen().unwrap_err();
     assert!(matches!(&error, SegmentError::Damaged { path, .. } if *path == log_path(DIRECTORY, sealed)), "{error}");
+    assert!(error.to_string().contains("from a copy"), "who has no peers is told what to do, too: {error}");
 }
 
 #[test]
