@@ -312,7 +312,8 @@ fn recover_metadata(
     report: &mut RecoveryReport,
 ) -> Result<RecoveredMetadata, RecoveryError> {
     let loaded = load(disk, METADATA_DIRECTORY, report)?;
-    // As for segments: a checkpoint that is seen has to last.
+    // As for segments: a checkpoint that is seen has to last. The directory may not be there yet.
+    disk.create_directory(METADATA_DIRECTORY)?;
     disk.sync_directory(METADATA_DIRECTORY)?;
     let catalog = match &loaded.checkpoint {
         Some((header, chunks)) if header.index <= group.last_index() => {

@@ -381,3 +381,14 @@ fn a_start_whose_wall_clock_does_not_follow_on_from_the_logs_says_so() {
         assert_eq!(node.logs.iter().filter(names_both).count(), usize::from(is_said), "{jump}: {:?}", node.logs);
     }
 }
+
+#[test]
+fn a_node_that_died_before_its_catalog_had_a_directory_starts() {
+    let mut node = Node::new(1);
+    node.stop();
+    node.disk.remove_directory("metadata").unwrap();
+    let mut node = node.crash();
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 1, &[]);
+    fill(&mut node, c, topic, 0..3);
+}
