@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use lockgate_wire::{PartitionId, TopicId};
+use lockgate_engine::shard_of;
+use lockgate_wire::{PartitionId, ShardId, TopicId};
 
 use super::{Event, Life, What};
 use crate::time::Time;
@@ -23,6 +24,17 @@ pub struct TopicFacts {
 pub struct Facts {
     topics: BTreeMap<TopicId, (TopicFacts, bool)>,
     power_losses: Vec<Time>,
+    journal_stops: Vec<JournalStop>,
+    recoveries: Vec<Time>,
+}
+
+/// A buffered journal that failed.
+#[derive(Debug)]
+struct JournalStop {
+    at: Time,
+    process: u32,
+    shard: ShardId,
+    shards: u16,
 }
 
 impl Facts {
@@ -36,6 +48,11 @@ impl Facts {
                 }
             }
             What::PowerLost => self.power_losses.push(event.at),
+            What::JournalStopped { shard, shards } => {
+                let (at, process, shard, shards) = (event.at, event.life.process, *shard, *shards);
+                self.journal_stops.push(JournalStop { at, process, shard, shards });
+            }
+            What::Recovered => self.recoveries.push(event.at),
             _ => {}
         }
     }
@@ -54,6 +71,16 @@ impl Facts {
     /// every power loss.
     pub fn era(&self, partition: PartitionId, life: Life) -> u32 {
         self.topic(partition.topic).interval.map_or(0, |_| life.power)
+    }
+
+    /// When what this process wrote to the buffered journal, and should have synced by `due`, is durable: then, or if the
+    /// journal failed before, once a start has recovered it.
+    pub fn durable_at(&self, partition: PartitionId, life: Life, due: Time) -> Time {
+        let concerns = |stop: &&JournalStop| {
+            stop.process == life.process && stop.at < due && shard_of(partition, stop.shards) == stop.shard
+        };
+        let Some(stop) = self.journal_stops.iter().find(concerns) else { return due };
+        self.recoveries.iter().copied().find(|recovered| *recovered > stop.at).unwrap_or(Time::MAX)
     }
 
     /// The first power loss that a process with this many before it was hit by.

@@ -5,7 +5,7 @@
 mod facts;
 
 use lockgate_wire::error::ErrorKind;
-use lockgate_wire::{PartitionId, TopicId};
+use lockgate_wire::{PartitionId, ShardId, TopicId};
 
 use crate::time::Time;
 
@@ -188,6 +188,15 @@ pub enum What {
     Crashed,
     /// The machine lost its power.
     PowerLost,
+    /// A shard's buffered journal failed: until a start has recovered it, nothing more of it becomes durable.
+    JournalStopped {
+        /// The shard.
+        shard: ShardId,
+        /// Of so many.
+        shards: u16,
+    },
+    /// A process has recovered its journals: all that is in them is durable now.
+    Recovered,
     /// An answer, a push or a state that no rule allows; the text says which.
     Unexpected(String),
 }

@@ -1,5 +1,6 @@
 //! What was acknowledged is there when everything has healed, at the offset that the answer gave. A power loss may take
-//! it only from a topic that syncs later, and only what is younger than the topic's interval; retention only what is old.
+//! it only from a topic that syncs later, and only what is younger than the topic's interval, or was not synced when its
+//! journal failed and no start has recovered it since; retention only what is old.
 
 use std::collections::BTreeMap;
 
@@ -87,15 +88,19 @@ impl AcknowledgedIsReadOnce {
     }
 }
 
-/// Whether a power loss came before the sync that the topic's interval promises.
+/// Whether a power loss came before the sync that the topic's interval promises; where the disk refused that, before the
+/// next start.
 fn may_be_lost(acknowledgement: &Acknowledgement, facts: &Facts) -> bool {
-    let Some(interval) = facts.topic(acknowledgement.partition.topic).interval else { return false };
-    facts.power_loss_after(acknowledgement.life).is_some_and(|lost| lost < acknowledgement.at + interval + SYNC_SLACK)
+    let Acknowledgement { at, life, partition, .. } = acknowledgement;
+    let Some(interval) = facts.topic(partition.topic).interval else { return false };
+    let durable_at = facts.durable_at(*partition, *life, at + interval + SYNC_SLACK);
+    facts.power_loss_after(*life).is_some_and(|lost| lost < durable_at)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
+    use crate::history::{Event, Life, What};
     use crate::time::SECOND;
 
     #[test]
@@ -142,6 +147,28 @@ mod tests {
             crashed(),
             audited(0, 0, &[]),
         ]);
+    }
+
+    #[test]
+    fn a_disk_that_refuses_a_sync_leaves_what_was_not_synced_open_to_a_power_loss_until_the_next_start() {
+        let run = |events: &[Event]| {
+            let begin = [weak_topic(), sent(7, 0), at(SECOND, acked(0, 0, 1, 7))];
+            let end = in_power(1, audited(0, 0, &[]));
+            begin.into_iter().chain(events.iter().cloned()).chain([end]).collect::<Vec<_>>()
+        };
+        let stopped = |time| at(time, journal_stopped(0));
+        let recovered = |time| at(time, plain(What::Recovered));
+        let lost = |time| at(time, power_lost());
+        good::<super::AcknowledgedIsReadOnce>(run(&[stopped(2 * SECOND), lost(60 * SECOND)]));
+        good::<super::AcknowledgedIsReadOnce>(run(&[stopped(2 * SECOND), lost(60 * SECOND), recovered(61 * SECOND)]));
+        // A start has made it durable.
+        bad::<super::AcknowledgedIsReadOnce>(run(&[stopped(2 * SECOND), recovered(50 * SECOND), lost(60 * SECOND)]));
+        // It had been synced before.
+        bad::<super::AcknowledgedIsReadOnce>(run(&[stopped(30 * SECOND), lost(60 * SECOND)]));
+        // The journal of another shard, and of another process.
+        bad::<super::AcknowledgedIsReadOnce>(run(&[at(2 * SECOND, journal_stopped(1)), lost(60 * SECOND)]));
+        let other = Event { life: Life { process: 3, power: 0 }, ..stopped(2 * SECOND) };
+        bad::<super::AcknowledgedIsReadOnce>(run(&[other, lost(60 * SECOND)]));
     }
 
     #[test]

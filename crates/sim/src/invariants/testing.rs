@@ -1,7 +1,8 @@
 //! Hand-made histories: a few words for events, and what an invariant is to say to a list of them.
 
+use lockgate_engine::shard_of;
 use lockgate_wire::error::ErrorKind;
-use lockgate_wire::{PartitionId, TopicId};
+use lockgate_wire::{PartitionId, ShardId, TopicId};
 
 use super::Invariant;
 use crate::history::{BatchNo, Event, Facts, Life, Placed, Start, TopicFacts, What};
@@ -87,6 +88,13 @@ pub(super) fn bounds(asked: Time, high_watermark: u64) -> Event {
 
 pub(super) fn power_lost() -> Event {
     event(What::PowerLost)
+}
+
+/// The buffered journal of the shard of partition 0 failed, or with `beside` 1 that of another shard.
+pub(super) fn journal_stopped(beside: u16) -> Event {
+    let shards = 4;
+    let shard = ShardId((shard_of(partition(0), shards).0 + beside) % shards);
+    event(What::JournalStopped { shard, shards })
 }
 
 pub(super) fn crashed() -> Event {

@@ -103,6 +103,7 @@ impl World {
             self.trace.step(self.now, "recovered", &[shard as u64], format_args!("{:?}", recovered.report));
         }
         self.disk.crash();
+        self.saw(What::Recovered);
         self.node.state = State::Recovering(recovered);
         let at = self.now + self.rng.magnitude(MS..=300 * MS);
         self.queue.push(at, Happening::NodeRecovered { process: self.node.life.process });

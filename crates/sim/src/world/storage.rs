@@ -4,11 +4,14 @@
 use std::collections::VecDeque;
 
 use lockgate_engine::{FileToken, Input, Lane};
-use lockgate_storage::disk::FileOp;
+use lockgate_storage::disk::{DiskResult, FileOp, parent};
 use lockgate_storage::journal::{JournalKind, JournalWrite};
+
+use lockgate_wire::ShardId;
 
 use super::World;
 use super::queue::Happening;
+use crate::history::What;
 
 /// Calls of a journal write into an open file: where a dying process may be in it, or behind it.
 const WRITE_CALLS: u64 = 2;
@@ -44,6 +47,7 @@ impl World {
     pub(super) fn journal_ends(&mut self, shard: usize, journal: JournalKind) {
         if let Some(write) = self.node.shards[shard].journal_writes.remove(&journal) {
             let result = write.execute(&self.disk);
+            self.note_failure(shard, &result);
             self.give(shard, Input::JournalWritten { journal, result });
         }
     }
@@ -67,8 +71,19 @@ impl World {
         let task = self.node.shards[shard].lanes.get_mut(&lane).and_then(VecDeque::pop_front);
         if let Some(FileTask { token, op }) = task {
             let result = op.execute(&self.disk);
+            self.note_failure(shard, &result);
             self.give(shard, Input::FileDone { token, result });
             self.plan_file(shard, lane);
+        }
+    }
+
+    /// A failure that stops the buffered journal is told to the invariants. A full disk stops none.
+    fn note_failure<T>(&mut self, shard: usize, result: &DiskResult<T>) {
+        let Err(error) = result else { return };
+        let (shard, shards) = (ShardId(shard as u16), self.node.config.shards);
+        let buffered = self.node.config.journal(shard, JournalKind::Buffered).directory;
+        if parent(&error.path) == &*buffered && !error.is_full() {
+            self.saw(What::JournalStopped { shard, shards });
         }
     }
 
