@@ -14,6 +14,7 @@ mod configuration;
 pub mod damage;
 mod frames;
 mod identity;
+mod indexes;
 mod journal;
 pub mod mutate;
 mod operations;
@@ -38,6 +39,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "codecs", run: codecs::run, seeds: codecs::seeds },
     Target { name: "journal", run: journal::run, seeds: damage::seeds },
     Target { name: "segments", run: segments::run, seeds: damage::seeds },
+    Target { name: "indexes", run: indexes::run, seeds: indexes::seeds },
     Target { name: "checkpoints", run: checkpoints::run, seeds: checkpoints::seeds },
     Target { name: "catalog", run: catalog::run, seeds: catalog::seeds },
     Target { name: "configuration", run: configuration::run, seeds: configuration::seeds },

@@ -11,13 +11,13 @@ use lockgate_wire::{LogIndex, Offset, Term, WallMs};
 
 use crate::damage;
 
-const DIRECTORY: &str = "partitions/1-0";
+pub(crate) const DIRECTORY: &str = "partitions/1-0";
 const READ_BYTES: usize = 4096;
 
 /// Segments as they were before anything happened to them.
-struct Base {
-    disk: MemoryDisk,
-    batches: Vec<StoredBatch>,
+pub(crate) struct Base {
+    pub(crate) disk: MemoryDisk,
+    pub(crate) batches: Vec<StoredBatch>,
 }
 
 pub(crate) fn run(bytes: &[u8]) {
@@ -43,10 +43,14 @@ pub(crate) fn run(bytes: &[u8]) {
 }
 
 /// Every batch that can be read is the one that was written at its place. A sealed segment is trusted when it is opened;
-/// its damage is found when it is read.
-/// Gives how many batches were read.
+/// its damage is found when it is read. Gives how many batches were read.
 fn reads_as_written(disk: &MemoryDisk, segments: &Segments, written: &[StoredBatch]) -> usize {
-    let Some(mut position) = segments.locate(segments.start_offset()) else { return 0 };
+    reads_from(segments.start_offset(), disk, segments, written)
+}
+
+/// The same, from an offset.
+pub(crate) fn reads_from(from: Offset, disk: &MemoryDisk, segments: &Segments, written: &[StoredBatch]) -> usize {
+    let Some(mut position) = segments.locate(from) else { return 0 };
     let (mut most, mut count) = (READ_BYTES, 0);
     while let Some(op) = segments.read(position, most) {
         let FileOp::Read { len, .. } = op else { panic!("{op:?} is no read") };
@@ -73,7 +77,7 @@ fn reads_as_written(disk: &MemoryDisk, segments: &Segments, written: &[StoredBat
     count
 }
 
-fn inspect_all(disk: &MemoryDisk, path: &str) {
+pub(crate) fn inspect_all(disk: &MemoryDisk, path: &str) {
     let name = path.rsplit('/').next().unwrap();
     let mut next = 0;
     if inspect::log_base(name).is_some() {
@@ -91,7 +95,7 @@ fn inspect_all(disk: &MemoryDisk, path: &str) {
     }
 }
 
-fn config() -> SegmentConfig {
+pub(crate) fn config() -> SegmentConfig {
     SegmentConfig { directory: DIRECTORY.into(), segment_bytes: 4000, index_interval_bytes: 512 }
 }
 
@@ -111,7 +115,7 @@ fn batch(at: LogPoint, count: u32, value_bytes: usize) -> StoredBatch {
     }
 }
 
-fn bases() -> &'static [Base] {
+pub(crate) fn bases() -> &'static [Base] {
     static BASES: OnceLock<Vec<Base>> = OnceLock::new();
     BASES.get_or_init(|| vec![base(0), base(2), base(usize::MAX)])
 }

@@ -94,6 +94,11 @@ fn segments_hold() {
 }
 
 #[test]
+fn indexes_hold() {
+    hold("indexes");
+}
+
+#[test]
 fn checkpoints_hold() {
     hold("checkpoints");
 }
