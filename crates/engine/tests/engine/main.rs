@@ -7,6 +7,7 @@ mod idempotence;
 mod journal_failure;
 mod limits;
 mod mesh;
+mod models;
 mod publish;
 mod readers;
 mod recovery;
