@@ -14,17 +14,25 @@ struct Fault {
     errno: i32,
 }
 
+/// A write to a journal that no sync has followed, and what it wrote over.
+struct Unsynced {
+    path: String,
+    offset: u64,
+    before: Bytes,
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct FaultyDisk {
     pub memory: MemoryDisk,
     faults: Mutex<Vec<Fault>>,
+    unsynced: Mutex<Vec<Unsynced>>,
 }
 
 impl FaultyDisk {
     /// A copy of the bytes, with nothing that fails.
     pub fn copy(&self) -> Self {
-        Self { memory: self.memory.clone(), faults: Mutex::default() }
+        Self { memory: self.memory.clone(), ..Self::default() }
     }
 
     /// From now on, operations of `stage` (`write`, `sync`, `read`, …; `grow` is a write that needs room) on paths that
@@ -36,6 +44,13 @@ impl FaultyDisk {
     /// Nothing fails any more.
     pub fn heal(&self) {
         self.faults.lock().unwrap().clear();
+    }
+
+    /// The power goes: what was written to journals and not synced never reached the device.
+    pub fn lose_unsynced(&self) {
+        for write in self.unsynced.lock().unwrap().drain(..).rev() {
+            self.memory.write(&write.path, write.offset, &[write.before]).unwrap();
+        }
     }
 
     /// The files whose path contains this.
@@ -85,6 +100,9 @@ impl Disk for FaultyDisk {
         let end = offset + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         if self.memory.size(path).unwrap_or(0) < end {
             self.check("grow", path)?;
+        } else if path.contains("/journal") || path.contains("/buffered") {
+            let before = self.memory.read(path, offset, (end - offset) as usize)?;
+            self.unsynced.lock().unwrap().push(Unsynced { path: path.into(), offset, before });
         }
         self.memory.write(path, offset, pieces)
     }
@@ -94,6 +112,7 @@ impl Disk for FaultyDisk {
     }
     fn sync(&self, path: &str) -> DiskResult<()> {
         self.check("sync", path)?;
+        self.unsynced.lock().unwrap().retain(|write| write.path != path);
         self.memory.sync(path)
     }
     fn rename(&self, from: &str, to: &str) -> DiskResult<()> {
