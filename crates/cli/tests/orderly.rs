@@ -22,7 +22,7 @@ fn a_server_says_where_it_is_and_answers_probes() {
     let broker = scratch.broker();
     assert!(broker.ready.contains(&broker.client) && broker.ready.contains("data data"), "{}", broker.ready);
     assert_eq!(broker.get("/v1/system/live").0, 200);
-    assert_eq!(broker.get("/v1/system/ready"), (200, r#"{"ready":true,"reasons":[]}"#.into()));
+    assert_eq!(broker.get("/v1/system/ready"), (200, r#"{"impaired":[],"ready":true,"reasons":[]}"#.into()));
     assert_eq!(broker.get("/v1/system/starting").0, 200);
     assert_eq!(broker.metric("lockgate_shards_ready"), broker.metric("lockgate_shards"));
     assert_eq!(broker.get("/nowhere").0, 404);

@@ -82,6 +82,8 @@ pub struct ShardMetrics {
     pub journal: JournalCounters,
     /// The buffered journal.
     pub buffered_journal: JournalCounters,
+    /// Gauge: 1 when files wait for room on the disk.
+    pub disk_full: u64,
     /// Gauge: 1 when a journal is poisoned.
     pub journal_poisoned: u64,
 }

@@ -50,6 +50,8 @@ pub(crate) struct ShardStatus {
 pub(crate) struct Published {
     pub(crate) engine: ShardMetrics,
     pub(crate) io: LoopMetrics,
+    /// What it cannot do at the moment although it serves.
+    pub(crate) impairments: Vec<String>,
 }
 
 /// What the shard's loop counts itself.

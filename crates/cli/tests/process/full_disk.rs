@@ -76,6 +76,10 @@ fn on_a_full_disk_writes_are_refused_with_the_reason_reads_go_on_and_all_resumes
     // The refused one can see why: in the answer, in the log, in the metrics.
     wait_until("the log says it", || broker.log().contains("the journal's next file cannot be made"));
     wait_until("a metric counts it", || broker.metric("lockgate_publish_refused_total") > 0.0);
+    wait_until("a metric tells it", || broker.metric("lockgate_disk_full") == 1.0);
+    let (code, body) = broker.get("/v1/system/ready");
+    assert_eq!(code, 200, "readers are served: {body}");
+    assert!(body.contains("shard 0: the disk has no room for the journal's next file"), "{body}");
     for offset in [0, publisher.acknowledged.len() as u64 - 1] {
         publisher.fetch(offset).unwrap();
     }
@@ -86,6 +90,8 @@ fn on_a_full_disk_writes_are_refused_with_the_reason_reads_go_on_and_all_resumes
     fs::remove_file(small.ballast()).unwrap();
     resumes(&mut publisher, &broker);
     publisher.check(&small.scratch, &broker);
+    wait_until("it is over", || broker.metric("lockgate_disk_full") == 0.0);
+    assert!(broker.get("/v1/system/ready").1.contains(r#""impaired":[]"#));
     assert_eq!(broker.metric("lockgate_journal_poisoned"), 0.0, "{}", broker.log());
     let broker = {
         broker.kill();

@@ -71,6 +71,9 @@ fn a_prepared_file_that_is_removed_stops_the_journal_with_the_reason_and_a_resta
     wait_until("a metric tells it", || broker.metric("lockgate_journal_poisoned") == 1.0);
     let why = "the journal stopped: open of shards/0/journal/free-";
     assert!(broker.log().contains(why), "{}", broker.log());
+    let (code, body) = broker.get("/v1/system/ready");
+    assert_eq!(code, 200, "readers are served: {body}");
+    assert!(body.contains("shard 0 takes no writes: ") && body.contains(why), "{body}");
     publisher.fetch(0).expect("reads go on");
     broker.kill();
     let broker = broker.start_again(&scratch);

@@ -22,6 +22,7 @@ use bytes::Bytes;
 use lockgate_catalog::settings::Fsync;
 use lockgate_catalog::view::{Assignment, TopicView};
 use lockgate_consensus::{Entry, EntryKind};
+use lockgate_storage::disk::DiskError;
 use lockgate_storage::journal::JournalKind;
 use lockgate_storage::segment::{Segments, StoredBatch};
 use lockgate_wire::batch::BatchHeader;
@@ -337,6 +338,11 @@ impl Partition {
 
     pub(crate) fn is_failed(&self) -> bool {
         matches!(self.phase, Phase::Failed(_))
+    }
+
+    /// Whether its files wait for room on the disk.
+    pub(crate) fn has_no_room(&self) -> bool {
+        self.upkeep.error().is_some_and(DiskError::is_full)
     }
 
     /// The newest append time, if the log ever had one.

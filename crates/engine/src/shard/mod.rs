@@ -190,6 +190,7 @@ impl Shard {
     pub fn metrics(&mut self) -> ShardMetrics {
         self.sessions.gauge(&mut self.core);
         self.core.metrics.journal_poisoned = u64::from(self.is_poisoned());
+        self.core.metrics.disk_full = u64::from(self.without_room() != (false, 0));
         let partitions = self.partitions.values();
         let metrics = &mut self.core.metrics;
         metrics.partitions = partitions.len() as u64;
@@ -203,6 +204,26 @@ impl Shard {
         metrics.journal = self.core.journals.synced.counters();
         metrics.buffered_journal = self.core.journals.buffered.counters();
         metrics.clone()
+    }
+
+    /// What the shard cannot do at the moment although it serves, in words for people.
+    pub fn impairments(&self) -> Vec<String> {
+        let (journals, shard) = (&self.core.journals, self.core.shard);
+        if let Some(poison) = journals.synced.poison().or(journals.buffered.poison()) {
+            return vec![format!("shard {shard} takes no writes: {poison}")];
+        }
+        let (journal, partitions) = self.without_room();
+        let journal = journal.then(|| format!("shard {shard}: the disk has no room for the journal's next file"));
+        let files =
+            format!("shard {shard}: the disk has no room for segments or checkpoints ({partitions} partitions)");
+        journal.into_iter().chain((partitions > 0).then_some(files)).collect()
+    }
+
+    /// Whether a journal waits for room on the disk, and how many partitions do.
+    fn without_room(&self) -> (bool, usize) {
+        let journals = [&self.core.journals.synced, &self.core.journals.buffered];
+        let partitions = self.partitions.values().filter(|partition| partition.has_no_room());
+        (journals.iter().any(|journal| journal.is_full()), partitions.count())
     }
 
     fn is_poisoned(&self) -> bool {

@@ -132,6 +132,7 @@ pub const METRICS: &[Metric] = &[
         help: "Time until a write of the synced journal was durable.",
         source: Source::SyncedWrites,
     },
+    gauge("lockgate_disk_full", "Shards whose files wait for room on the disk.", |p| p.engine.disk_full),
     gauge("lockgate_journal_poisoned", "Journals that failed and take nothing more until a restart.", |p| {
         p.engine.journal_poisoned
     }),

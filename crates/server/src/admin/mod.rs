@@ -17,6 +17,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -86,29 +87,32 @@ impl Admin {
 
 fn routes(status: Arc<NodeStatus>) -> Router {
     Router::new()
-        .route("/v1/system/live", get(|| async { json(StatusCode::OK, r#"{"live":true}"#.into()) }))
+        .route("/v1/system/live", get(|| async { answer(StatusCode::OK, r#"{"live":true}"#.into()) }))
         .route("/v1/system/ready", get(ready))
         .route("/v1/system/starting", get(starting))
         .route("/metrics", get(metrics_text))
         .with_state(status)
 }
 
-fn json(code: StatusCode, body: String) -> impl IntoResponse {
+fn answer(code: StatusCode, body: String) -> impl IntoResponse {
     (code, [(header::CONTENT_TYPE, "application/json")], body)
 }
 
-/// 200 when clients are served; else 503 with the reasons. Draining is answered before anything else is asked.
+/// 200 when clients are served; else 503 with the reasons. Draining is answered before anything else is asked. What a node
+/// that serves cannot do at the moment is named too; that alone takes no readers away from it.
 async fn ready(State(status): State<Arc<NodeStatus>>) -> impl IntoResponse {
-    let reasons = match status.phase() {
-        Phase::Ready => return json(StatusCode::OK, r#"{"ready":true,"reasons":[]}"#.into()),
-        Phase::Draining => vec!["draining".to_owned()],
-        Phase::Starting => missing(&status),
+    let (code, reasons) = match status.phase() {
+        Phase::Ready => (StatusCode::OK, Vec::new()),
+        Phase::Draining => (StatusCode::SERVICE_UNAVAILABLE, vec!["draining".to_owned()]),
+        Phase::Starting => (StatusCode::SERVICE_UNAVAILABLE, missing(&status)),
     };
-    let reasons: Vec<String> = reasons.iter().map(|reason| format!("\"{reason}\"")).collect();
-    json(StatusCode::SERVICE_UNAVAILABLE, format!(r#"{{"ready":false,"reasons":[{}]}}"#, reasons.join(",")))
+    let impaired: Vec<String> =
+        status.shards.iter().flat_map(|shard| shard.published.load().impairments.clone()).collect();
+    let body = json!({ "ready": code == StatusCode::OK, "reasons": reasons, "impaired": impaired });
+    answer(code, body.to_string())
 }
 
-/// What a start still waits for; the words are JSON as they are.
+/// What a start still waits for.
 fn missing(status: &NodeStatus) -> Vec<String> {
     let open = status.shards.iter().enumerate().filter_map(|(number, shard)| {
         match (shard.recovered.load(Ordering::Acquire), shard.ready.load(Ordering::Acquire)) {
@@ -127,7 +131,7 @@ async fn starting(State(status): State<Arc<NodeStatus>>) -> impl IntoResponse {
     let is_starting = status.phase() == Phase::Starting;
     let recovered = status.shards.iter().filter(|shard| shard.recovered.load(Ordering::Acquire)).count();
     let body = format!(r#"{{"starting":{is_starting},"shards":{},"recovered":{recovered}}}"#, status.shards.len());
-    json(if is_starting { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }, body)
+    answer(if is_starting { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK }, body)
 }
 
 async fn metrics_text(State(status): State<Arc<NodeStatus>>) -> impl IntoResponse {

@@ -32,14 +32,23 @@ fn probes_tell_a_nodes_life() {
     assert_eq!(get(address, "/v1/system/live"), (200, r#"{"live":true}"#.into()));
     assert_eq!(get(address, "/v1/system/starting"), (503, r#"{"starting":true,"shards":2,"recovered":0}"#.into()));
     status.shards[0].recovered.store(true, Ordering::Release);
-    let reasons = r#"{"ready":false,"reasons":["shard 0 opens its partitions","shard 1 is recovering"]}"#;
-    assert_eq!(get(address, "/v1/system/ready"), (503, reasons.into()));
+    let ready = |code: u16, reasons: &[&str], impaired: &[&str]| {
+        let (found, body) = get(address, "/v1/system/ready");
+        assert_eq!(found, code);
+        let expected = json!({ "ready": code == 200, "reasons": reasons, "impaired": impaired });
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&body).unwrap(), expected);
+    };
+    ready(503, &["shard 0 opens its partitions", "shard 1 is recovering"], &[]);
     status.enter(Phase::Ready);
-    assert_eq!(get(address, "/v1/system/ready"), (200, r#"{"ready":true,"reasons":[]}"#.into()));
+    ready(200, &[], &[]);
+    // A path may have any character.
+    let impairments = vec![r#"sync of "a\b" failed"#.to_owned()];
+    status.shards[1].published.store(Arc::new(Published { impairments: impairments.clone(), ..Published::default() }));
+    ready(200, &[], &[&impairments[0]]);
     assert_eq!(get(address, "/v1/system/starting").0, 200);
     status.enter(Phase::Draining);
     status.enter(Phase::Ready);
-    assert_eq!(get(address, "/v1/system/ready"), (503, r#"{"ready":false,"reasons":["draining"]}"#.into()));
+    ready(503, &["draining"], &[&impairments[0]]);
     assert_eq!(get(address, "/v1/system/live").0, 200);
     assert_eq!(get(address, "/nothing").0, 404);
     admin.stop();

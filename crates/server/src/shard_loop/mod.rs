@@ -318,7 +318,8 @@ impl ShardLoop {
         if self.unpublished && now.ms_since(self.published_at) >= PUBLISH_EVERY_MS {
             self.published_at = now;
             self.unpublished = false;
-            let published = Published { engine: self.shard.metrics(), io: self.metrics };
+            let published =
+                Published { engine: self.shard.metrics(), io: self.metrics, impairments: self.shard.impairments() };
             self.status.shard(self.id).published.store(Arc::new(published));
         }
     }
