@@ -5,9 +5,11 @@ pub mod disk;
 pub mod history;
 pub mod invariants;
 pub mod oracle;
+pub mod reduction;
 pub mod rng;
+pub mod shrink;
 pub mod time;
 mod trace;
 mod world;
 
-pub use world::{Outcome, run};
+pub use world::{Counts, Outcome, run, run_reduced};

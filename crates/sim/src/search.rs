@@ -1,15 +1,18 @@
 //! Many seeds, several at a time, and what came of them together.
 
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lockgate_sim::run;
+use lockgate_sim::{Counts, Outcome, run};
+
+use crate::report_shrunk;
 
 /// How often a long search says that it lives.
 const PROGRESS_EVERY: Duration = Duration::from_secs(60);
+/// So many failures are made smaller in the end; more are rarely different ones.
+const SHRUNK_MAX: usize = 2;
 
 #[derive(Default)]
 struct Tally {
@@ -17,9 +20,8 @@ struct Tally {
     nanoseconds: u64,
     operations: u64,
     processes: u64,
-    power_losses: u64,
-    /// With the violation, or the panic.
-    failures: Vec<(u64, String)>,
+    faults: Counts,
+    failures: Vec<Outcome>,
     said_at: Duration,
 }
 
@@ -54,33 +56,24 @@ fn search(seeds: Range<u64>, limit: Option<Duration>, jobs: usize) -> bool {
     });
     let tally = tally.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     tally.say(began.elapsed());
-    for (seed, text) in &tally.failures {
-        println!("seed {seed} FAILED: {text}\n  replay: cargo sim --seed {seed} --trace");
+    for failed in &tally.failures {
+        println!("{}\n  replay: cargo sim --seed {} --trace", told(failed), failed.seed);
     }
+    tally.failures.iter().take(SHRUNK_MAX).for_each(report_shrunk);
     tally.failures.is_empty()
 }
 
 fn run_one(seed: u64, tally: &Mutex<Tally>, began: Instant) {
-    let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, false)));
+    let outcome = run(seed, false);
     let mut tally = tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     tally.seeds += 1;
-    let failure = match outcome {
-        Ok(outcome) => {
-            tally.nanoseconds += outcome.time;
-            tally.operations += outcome.operations;
-            tally.processes += u64::from(outcome.processes);
-            tally.power_losses += u64::from(outcome.power_losses);
-            outcome.violation.map(|violation| violation.to_string())
-        }
-        Err(panic) => {
-            let text =
-                panic.downcast_ref::<String>().cloned().or(panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            Some(format!("panicked: {}", text.unwrap_or_default()))
-        }
-    };
-    if let Some(text) = failure {
-        println!("seed {seed} FAILED: {text}");
-        tally.failures.push((seed, text));
+    tally.nanoseconds += outcome.time;
+    tally.operations += outcome.operations;
+    tally.processes += u64::from(outcome.processes);
+    tally.faults += &outcome.faults;
+    if outcome.violation.is_some() {
+        println!("{}", told(&outcome));
+        tally.failures.push(outcome);
     }
     if began.elapsed() > tally.said_at + PROGRESS_EVERY {
         tally.said_at = began.elapsed();
@@ -88,17 +81,23 @@ fn run_one(seed: u64, tally: &Mutex<Tally>, began: Instant) {
     }
 }
 
+/// A failure in a line.
+fn told(failed: &Outcome) -> String {
+    let text = failed.violation.as_ref().map(ToString::to_string);
+    format!("seed {} FAILED: {}", failed.seed, text.unwrap_or_default())
+}
+
 impl Tally {
     fn say(&self, elapsed: Duration) {
         println!(
-            "{} seeds in {:.1} s ({:.1} a second), {:.2} simulated hours, {} operations, {} processes, {} power losses, {} failures",
+            "{} seeds in {:.1} s ({:.1} a second), {:.2} simulated hours, {} operations, {} processes, {}, {} failures",
             self.seeds,
             elapsed.as_secs_f64(),
             self.seeds as f64 / elapsed.as_secs_f64(),
             self.nanoseconds as f64 / 3.6e12,
             self.operations,
             self.processes,
-            self.power_losses,
+            self.faults,
             self.failures.len()
         );
     }

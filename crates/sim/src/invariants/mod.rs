@@ -45,6 +45,18 @@ pub struct Violation {
     pub text: String,
 }
 
+/// The name under which a panic is reported.
+pub const NOTHING_PANICS: &str = "nothing_panics";
+
+impl Violation {
+    /// Whether it is the same failure: of the same invariant, and of panics those that say the same but for numbers.
+    pub fn is_like(&self, other: &Violation) -> bool {
+        let words = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
+        self.invariant == other.invariant
+            && (self.invariant != NOTHING_PANICS || words(&self.text) == words(&other.text))
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is broken at {:.6} s: {}", self.invariant, self.at as f64 / 1e9, self.text)

@@ -21,7 +21,7 @@ impl World {
         let mut environment = Environment {
             now: self.now,
             wall_ms: self.wall_ms(),
-            phase: self.oracle_phase(),
+            phase: self.oracle_phase(client),
             board: &mut self.board,
             events: &mut self.events,
         };

@@ -3,22 +3,32 @@
 use super::World;
 use super::healing::Stage;
 use super::queue::{Happening, Toward};
+use crate::reduction::Source;
+use crate::rng::Rng;
 use crate::time::{MS, SECOND, Time};
 
 /// How soon after its storage failed somebody ends the process.
 const OPERATOR_DELAY: Time = 3 * SECOND;
 
 impl World {
+    /// The next occasion for a fault of this kind. Gives the fault its own chance, if it is to strike.
+    pub(super) fn strikes(&mut self, source: Source) -> Option<Rng> {
+        let chance = self.fault_rng.fork();
+        let number = self.struck.entry(source).or_default();
+        *number += 1;
+        self.reduction.keeps((source, *number - 1)).then_some(chance)
+    }
+
     pub(super) fn plan_network_fault(&mut self) {
         if let Some(mean) = self.plan.faults.network_every {
-            let at = self.now + self.rng.within(1..=2 * mean);
+            let at = self.now + self.fault_rng.within(1..=2 * mean);
             self.queue.push(at, Happening::NetworkFault);
         }
     }
 
     pub(super) fn plan_node_fault(&mut self) {
         if let Some(mean) = self.plan.faults.node_every {
-            let at = self.now + self.rng.within(1..=2 * mean);
+            let at = self.now + self.fault_rng.within(1..=2 * mean);
             self.queue.push(at, Happening::NodeFault);
         }
     }
@@ -29,15 +39,18 @@ impl World {
             return;
         }
         self.plan_network_fault();
+        let Some(mut rng) = self.strikes(Source::Link) else { return };
         let links: Vec<_> = self.links.keys().copied().collect();
         if links.is_empty() {
             return;
         }
-        let number = *self.rng.pick(&links);
-        let kind = self.rng.below(6);
-        self.trace.step(self.now, "FAULT", &[number, kind], format_args!("of link {number}"));
-        let (first, second) = (self.rng.magnitude(MS..=SECOND), self.rng.magnitude(MS..=SECOND));
-        let stall_until = self.now + self.rng.magnitude(MS..=10 * SECOND);
+        let number = *rng.pick(&links);
+        let kind = rng.below(6);
+        let name = ["cuts", "cuts", "dead links", "deaf links", "link stalls", "client pauses"][kind as usize];
+        self.trace.step(self.now, "FAULT", &[number, kind], format_args!("{name}: c{number}"));
+        self.faults.count(name);
+        let (first, second) = (rng.magnitude(MS..=SECOND), rng.magnitude(MS..=SECOND));
+        let stall_until = self.now + rng.magnitude(MS..=10 * SECOND);
         let Some(link) = self.links.get_mut(&number) else { return };
         match kind {
             // Cut: both sides learn of it, each in its time.
@@ -53,7 +66,7 @@ impl World {
                 link.to_client.die();
             }
             3 => {
-                if self.rng.coin() {
+                if rng.coin() {
                     link.to_node.die()
                 } else {
                     link.to_client.die()
@@ -77,33 +90,40 @@ impl World {
             return;
         }
         self.plan_node_fault();
+        let Some(mut rng) = self.strikes(Source::Node) else { return };
         if !self.node.is_running() {
             return;
         }
         let faults = &self.plan.faults;
-        let draw = self.rng.below(1000);
+        let draw = rng.below(1000);
         if draw < faults.stop_per_mille {
+            self.faults.count("stops");
             self.stop();
         } else if draw < faults.stop_per_mille + faults.write_error_per_mille {
+            self.faults.count("write errors");
             self.disk.fail_next_write();
-            let at = self.now + self.rng.magnitude(MS..=OPERATOR_DELAY);
+            let at = self.now + rng.magnitude(MS..=OPERATOR_DELAY);
             self.queue.push(at, Happening::NodeIsKilled { process: self.node.life.process });
         } else {
-            let with_power = self.next_crash_is_power_loss();
+            let with_power = rng.per_mille(faults.power_per_mille);
             self.crash(with_power);
         }
     }
 
     pub(super) fn next_crash_is_power_loss(&mut self) -> bool {
-        self.rng.per_mille(self.plan.faults.power_per_mille)
+        self.fault_rng.per_mille(self.plan.faults.power_per_mille)
     }
 
     /// The process that starts now may be one that dies a counted number of steps later: at every step, in the long run.
     pub(super) fn plan_fault_by_steps(&mut self) {
-        let is_planned = self.stage == Stage::Stirring
+        self.steps_to_fault = None;
+        if self.stage == Stage::Stirring
             && self.plan.faults.node_every.is_some()
-            && self.rng.per_mille(self.plan.faults.by_steps_per_mille);
-        self.steps_to_fault = is_planned.then(|| self.rng.magnitude(1..=20_000));
+            && let Some(mut rng) = self.strikes(Source::Steps)
+            && rng.per_mille(self.plan.faults.by_steps_per_mille)
+        {
+            self.steps_to_fault = Some(rng.magnitude(1..=20_000));
+        }
     }
 
     pub(super) fn count_down_to_fault(&mut self) {

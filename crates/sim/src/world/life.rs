@@ -10,6 +10,7 @@ use super::queue::Happening;
 use super::shards::Slot;
 use super::{WALL_START_MS, World};
 use crate::history::{Life, What};
+use crate::reduction::Source;
 use crate::time::{MS, SECOND, Time};
 
 /// How much later than its own bound an orderly stop may be done: the disk takes its time.
@@ -81,9 +82,11 @@ impl World {
         let mut config = (*self.node.config).clone();
         config.incarnation += 1;
         self.node.config = Arc::new(config);
-        let is_cut = self.stage == Stage::Stirring && self.rng.per_mille(self.plan.faults.cut_recovery_per_mille);
-        if is_cut {
-            self.disk.cut_after(self.rng.magnitude(0..=RECOVERY_CALLS_MAX));
+        if self.stage == Stage::Stirring
+            && let Some(mut rng) = self.strikes(Source::Start)
+            && rng.per_mille(self.plan.faults.cut_recovery_per_mille)
+        {
+            self.disk.cut_after(rng.magnitude(0..=RECOVERY_CALLS_MAX));
         }
         self.node.state = State::Recovering(Vec::new());
         let mut recovered = Vec::new();
@@ -91,6 +94,7 @@ impl World {
             match recover(&self.disk, &self.node.config, ShardId(shard)) {
                 Ok(shard) => recovered.push(shard),
                 Err(_) if self.disk.is_cut() => {
+                    self.faults.count("cut starts");
                     let with_power = self.next_crash_is_power_loss();
                     return self.crash(with_power);
                 }
@@ -129,6 +133,7 @@ impl World {
 
     /// The process dies; with its machine, if that loses its power.
     pub(super) fn crash(&mut self, with_power: bool) {
+        self.faults.count(if with_power { "power losses" } else { "kills" });
         self.tear_what_is_under_way();
         if with_power {
             self.disk.power_loss()
@@ -186,6 +191,7 @@ impl World {
         self.end_process(false);
         if self.stage == Stage::Stirring && self.next_crash_is_power_loss() {
             self.node.life.power += 1;
+            self.faults.count("power losses");
             self.disk.power_loss();
             self.board.power_lost();
             self.saw(What::PowerLost);

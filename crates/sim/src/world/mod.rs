@@ -4,6 +4,7 @@
 //! a bound, and an audit that reads everything back, twice: before and after an orderly restart.
 
 mod clients;
+mod counts;
 mod faults;
 mod healing;
 mod life;
@@ -16,15 +17,18 @@ mod shards;
 mod storage;
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::disk::SimDisk;
-use crate::history::{Event, Life, WORLD, What};
-use crate::invariants::{Judge, Violation};
+use crate::history::{Event, WORLD, What};
+use crate::invariants::{Judge, NOTHING_PANICS, Violation};
 use crate::oracle::{Actor, Board, Phase, cast};
+use crate::reduction::{Reduction, Source};
 use crate::rng::Rng;
-use crate::time::{SECOND, Time};
+use crate::time::{MS, SECOND, Time};
 use crate::trace::Trace;
 
+pub use counts::Counts;
 use healing::Stage;
 use life::Node;
 use link::Link;
@@ -37,7 +41,7 @@ const HAPPENINGS_MAX: u64 = 20_000_000;
 const WALL_START_MS: i64 = 1_700_000_000_000;
 
 /// What came of a seed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
@@ -55,13 +59,32 @@ pub struct Outcome {
     pub steps: u64,
     /// Processes that began.
     pub processes: u32,
-    /// Power losses.
-    pub power_losses: u32,
+    /// Faults that struck, by kind.
+    pub faults: Counts,
+    /// Oracles, without those that audit.
+    pub clients: u32,
+    /// How long they worked.
+    pub stir: Time,
+    /// Occasions for a fault that there were, taken or not.
+    pub struck: BTreeMap<Source, u32>,
 }
 
 /// Runs a seed; `prints`: every step as a line on the standard output.
 pub fn run(seed: u64, prints: bool) -> Outcome {
-    let mut world = World::new(seed, prints);
+    run_reduced(seed, &Reduction::default(), prints)
+}
+
+/// Runs what a reduction leaves of a seed.
+pub fn run_reduced(seed: u64, reduction: &Reduction, prints: bool) -> Outcome {
+    let mut world = World::new(seed, reduction.clone(), prints);
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| go(&mut world))) {
+        let text = panic.downcast_ref::<String>().cloned().or(panic.downcast_ref::<&str>().map(|text| (*text).into()));
+        world.report(NOTHING_PANICS, text.unwrap_or_default());
+    }
+    world.outcome()
+}
+
+fn go(world: &mut World) {
     world.begin();
     while world.judge.violation().is_none() && world.stage != Stage::Over {
         let Some((at, happening)) = world.queue.pop() else {
@@ -79,11 +102,11 @@ pub fn run(seed: u64, prints: bool) -> Outcome {
     if world.judge.violation().is_none() {
         world.judge.finish(world.now);
     }
-    world.outcome()
 }
 
 struct World {
     seed: u64,
+    reduction: Reduction,
     now: Time,
     happened: u64,
     queue: Queue,
@@ -94,6 +117,8 @@ struct World {
     links: BTreeMap<LinkNo, Link>,
     next_link: LinkNo,
     clients: Vec<Box<dyn Actor>>,
+    /// Clients of the beginning; auditors come after them.
+    cast: u32,
     client_links: Vec<Option<LinkNo>>,
     /// Until then a client does not read.
     client_pauses: Vec<Time>,
@@ -106,11 +131,16 @@ struct World {
     stage_began: Time,
     /// Steps until the node fails, while that is the plan.
     steps_to_fault: Option<u64>,
+    /// Of all that is not drawn by somebody of its own.
     rng: Rng,
+    /// Of the faults: when and how they strike depends on nothing else.
+    fault_rng: Rng,
+    faults: Counts,
+    struck: BTreeMap<Source, u32>,
 }
 
 impl World {
-    fn new(seed: u64, prints: bool) -> Self {
+    fn new(seed: u64, reduction: Reduction, prints: bool) -> Self {
         let mut rng = Rng::new(seed);
         let plan = Plan::draw(seed, &mut rng.fork());
         let disk = SimDisk::new(rng.fork());
@@ -118,6 +148,7 @@ impl World {
         let count = clients.len();
         Self {
             seed,
+            reduction,
             now: 0,
             happened: 0,
             queue: Queue::default(),
@@ -128,6 +159,7 @@ impl World {
             links: BTreeMap::new(),
             next_link: 1,
             clients,
+            cast: count as u32,
             client_links: vec![None; count],
             client_pauses: vec![0; count],
             client_wakes: vec![Time::MAX; count],
@@ -137,7 +169,10 @@ impl World {
             stage: Stage::Stirring,
             stage_began: 0,
             steps_to_fault: None,
+            fault_rng: rng.fork(),
             rng,
+            faults: Counts::default(),
+            struck: BTreeMap::new(),
         }
     }
 
@@ -146,10 +181,14 @@ impl World {
         let faults = self.plan.faults.clone();
         self.trace.step(0, "plan", &[self.seed], format_args!("{node:?} {topics:?} {faults:?} {:?}", self.plan.disk));
         self.queue.push(0, Happening::NodeBegins);
-        (0..self.clients.len()).for_each(|client| self.plan_wake(client));
+        for client in 0..self.clients.len() {
+            if self.reduction.has(Source::Client(client as u32)) {
+                self.plan_wake(client);
+            }
+        }
         self.plan_network_fault();
         self.plan_node_fault();
-        self.queue.push(plan::STIR, Happening::PhaseEnds);
+        self.queue.push(self.stir(), Happening::PhaseEnds);
     }
 
     fn happen(&mut self, happening: Happening) {
@@ -212,12 +251,18 @@ impl World {
         WALL_START_MS + (self.now / (SECOND / 1000)) as i64
     }
 
-    fn oracle_phase(&self) -> Phase {
-        if self.stage == Stage::Stirring { Phase::Stir } else { Phase::Settle }
+    /// How long oracles work while faults strike.
+    fn stir(&self) -> Time {
+        self.reduction.stir_ms.map_or(plan::STIR, |stir| (stir * MS).min(plan::STIR))
+    }
+
+    fn oracle_phase(&self, client: usize) -> Phase {
+        let second = (self.now / SECOND) as u32;
+        let works = self.stage == Stage::Stirring && self.reduction.keeps((Source::Client(client as u32), second));
+        if works { Phase::Stir } else { Phase::Settle }
     }
 
     fn outcome(&self) -> Outcome {
-        let Life { process, power } = self.node.life;
         Outcome {
             seed: self.seed,
             violation: self.judge.violation().cloned(),
@@ -226,8 +271,11 @@ impl World {
             operations: self.board.operations,
             acknowledged: self.board.acknowledged,
             steps: self.trace.steps(),
-            processes: process,
-            power_losses: power,
+            processes: self.node.life.process,
+            faults: self.faults.clone(),
+            clients: self.cast,
+            stir: self.stir(),
+            struck: self.struck.clone(),
         }
     }
 }
