@@ -4,7 +4,9 @@
 //! slots for that target until it is answered, and a subscription has at most one delivery under way, so the frames in
 //! flight are bounded without anybody dropping one.
 
-use lockgate_wire::{ConnectionId, OutFrame, PartitionId, ShardId, SubscriptionId};
+use std::fmt;
+
+use lockgate_wire::{ConnectionId, Op, OutFrame, PartitionId, ShardId, SubscriptionId};
 
 use crate::request::{ControllerRequest, PartitionRequest};
 
@@ -28,7 +30,6 @@ pub(crate) struct Origin {
 }
 
 /// A frame between two shards. Only the engine looks inside.
-#[derive(Debug)]
 pub struct MeshFrame(pub(crate) Message);
 
 #[derive(Debug)]
@@ -53,4 +54,37 @@ pub(crate) enum Message {
     Describe { gather: u64, partition: PartitionId },
     /// The answer.
     Described { gather: u64, description: lockgate_wire::proto::PartitionDescription },
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "c{} #{} {}", self.connection, self.request_id, Op::from_number(self.op).map_or("unknown", Op::name))
+    }
+}
+
+/// In a line without payloads: who asked, what, and how much.
+impl fmt::Debug for MeshFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = |frame: &OutFrame| frame.size();
+        match &self.0 {
+            Message::Partition { origin, partition, .. } => write!(f, "{origin} for partition {partition}"),
+            Message::Controller { origin, .. } => write!(f, "{origin} for the controller"),
+            Message::Answer { origin, frame } => {
+                write!(f, "answer to {origin}, {} bytes", frame.as_ref().map_or(0, bytes))
+            }
+            Message::Deliver { connection, subscription, frame } => {
+                write!(f, "delivery to c{connection} subscription {subscription}, {} bytes", bytes(frame))
+            }
+            Message::DeliveryTaken { partition, connection, subscription } => {
+                write!(f, "c{connection} subscription {subscription} took its delivery of partition {partition}")
+            }
+            Message::SubscriptionEnded { connection, subscription, .. } => {
+                write!(f, "c{connection} subscription {subscription} ended")
+            }
+            Message::ConnectionGone { connection } => write!(f, "c{connection} is gone"),
+            Message::ViewTaken { version } => write!(f, "view {version} is taken"),
+            Message::Describe { gather, partition } => write!(f, "describe partition {partition} (gather {gather})"),
+            Message::Described { gather, .. } => write!(f, "description for gather {gather}"),
+        }
+    }
 }

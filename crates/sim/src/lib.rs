@@ -8,6 +8,7 @@ pub mod oracle;
 pub mod reduction;
 pub mod rng;
 pub mod shrink;
+mod telling;
 pub mod time;
 mod trace;
 mod world;

@@ -1,11 +1,36 @@
 //! The run's fingerprint: a hash over every input and output in order. Two runs of one seed are the same run exactly if
-//! it is equal. On demand each step is printed as well.
+//! it is equal. On demand each step is printed as well: a line with the time, whose it is, and what.
 
+use std::fmt;
 use std::fmt::Arguments;
 
-use crate::time::Time;
+use crate::history::{ClientNo, WORLD};
+use crate::time::{SECOND, Time};
 
 const MULTIPLIER: u64 = 0xf135_7aea_2e62_a9c5;
+
+/// Whose step it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Who {
+    /// The world's: it stands out.
+    World,
+    /// A shard's.
+    Shard(usize),
+    /// An oracle's.
+    Client(ClientNo),
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Who::World => "========".to_owned(),
+            Who::Shard(number) => format!("shard {number}"),
+            Who::Client(WORLD) => "world".to_owned(),
+            Who::Client(number) => format!("client {number}"),
+        };
+        f.pad(&text)
+    }
+}
 
 /// Collects what happens.
 #[derive(Debug)]
@@ -21,14 +46,17 @@ impl Trace {
         Self { hash: 0, steps: 0, prints }
     }
 
-    /// A step: when, what kind, which numbers tell it apart. The text is only made when it is printed.
-    pub(crate) fn step(&mut self, at: Time, kind: &str, numbers: &[u64], text: Arguments<'_>) {
+    /// A step: when, whose, what kind, which numbers tell it apart. The text is only made when it is printed.
+    pub(crate) fn step(&mut self, at: Time, who: Who, kind: &str, numbers: &[u64], text: Arguments<'_>) {
         self.steps += 1;
         self.mix(at);
         self.bytes(kind.as_bytes());
+        if let Who::Shard(shard) = who {
+            self.mix(shard as u64);
+        }
         numbers.iter().for_each(|number| self.mix(*number));
         if self.prints {
-            self.print(at, kind, numbers, text);
+            print(at, who, kind, text);
         }
     }
 
@@ -50,14 +78,14 @@ impl Trace {
     fn mix(&mut self, word: u64) {
         self.hash = mix(self.hash, word);
     }
+}
 
-    #[allow(clippy::print_stdout, reason = "printing is what was asked for")]
-    fn print(&self, at: Time, kind: &str, numbers: &[u64], text: Arguments<'_>) {
-        const LINE_CHARS: usize = 400;
-        let line: String =
-            format!("{:>14.6}ms {kind} {numbers:?} {text}", at as f64 / 1e6).chars().take(LINE_CHARS).collect();
-        println!("{}", line.replace('\n', " "));
-    }
+#[allow(clippy::print_stdout, reason = "printing is what was asked for")]
+fn print(at: Time, who: Who, kind: &str, text: Arguments<'_>) {
+    const LINE_CHARS: usize = 400;
+    let line = format!("{:>11.6} s  {who:<9} {kind:<10} {text}", at as f64 / SECOND as f64);
+    let line: String = line.chars().take(LINE_CHARS).collect();
+    println!("{}", line.replace('\n', " ").trim_end());
 }
 
 /// A hash of bytes, equal in every run.

@@ -110,7 +110,7 @@ fn check_time(
 
 impl Role for Prober {
     fn act(&mut self, io: &mut Io<'_>) {
-        io.act_within(50 * MS..=4 * SECOND);
+        io.act_within(50 * MS..=2 * SECOND);
         if self.asked.is_none() && !io.board.topics.is_empty() && io.phase == Phase::Stir {
             self.ask(io);
         }

@@ -6,6 +6,7 @@ use super::queue::{Happening, Toward};
 use crate::reduction::Source;
 use crate::rng::Rng;
 use crate::time::{MS, SECOND, Time};
+use crate::trace::Who;
 
 /// How soon after its storage failed somebody ends the process.
 const OPERATOR_DELAY: Time = 3 * SECOND;
@@ -47,7 +48,7 @@ impl World {
         let number = *rng.pick(&links);
         let kind = rng.below(6);
         let name = ["cuts", "cuts", "dead links", "deaf links", "link stalls", "client pauses"][kind as usize];
-        self.trace.step(self.now, "FAULT", &[number, kind], format_args!("{name}: c{number}"));
+        self.trace.step(self.now, Who::World, "FAULT", &[number, kind], format_args!("{name}: c{number}"));
         self.faults.count(name);
         let (first, second) = (rng.magnitude(MS..=SECOND), rng.magnitude(MS..=SECOND));
         let stall_until = self.now + rng.magnitude(MS..=10 * SECOND);

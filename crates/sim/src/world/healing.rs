@@ -7,6 +7,7 @@ use crate::history::ClientNo;
 use crate::invariants::bounds_hold;
 use crate::oracle::audit;
 use crate::time::{SECOND, Time};
+use crate::trace::Who;
 
 /// How long the node may take to be ready and the oracles to have their answers once no fault strikes.
 const SETTLE_BOUND: Time = 90 * SECOND;
@@ -59,7 +60,7 @@ impl World {
             Stage::Restarting => Stage::AuditingAgain,
             Stage::AuditingAgain | Stage::Over => Stage::Over,
         };
-        self.trace.step(self.now, "STAGE", &[self.stage as u64], format_args!("{:?}", self.stage));
+        self.trace.step(self.now, Who::World, "STAGE", &[self.stage as u64], format_args!("{:?}", self.stage));
         self.stage_began = self.now;
         match self.stage {
             Stage::Auditing | Stage::AuditingAgain => self.add_auditor(),

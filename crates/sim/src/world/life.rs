@@ -12,6 +12,7 @@ use super::{WALL_START_MS, World};
 use crate::history::{Life, What};
 use crate::reduction::Source;
 use crate::time::{MS, SECOND, Time};
+use crate::trace::Who;
 
 /// How much later than its own bound an orderly stop may be done: the disk takes its time.
 const STOP_SLACK: Time = 10 * SECOND;
@@ -77,6 +78,8 @@ impl World {
             return;
         }
         self.node.life.process += 1;
+        let process = self.node.life.process;
+        self.trace.step(self.now, Who::World, "START", &[], format_args!("of process {process}"));
         self.node.mono_base = self.rng.below(1 << 50);
         self.node.wall_skew_ms = if self.rng.per_mille(100) { self.rng.below(20_000) as i64 - 10_000 } else { 0 };
         let mut config = (*self.node.config).clone();
@@ -104,7 +107,7 @@ impl World {
             }
         }
         for (shard, recovered) in recovered.iter().enumerate() {
-            self.trace.step(self.now, "recovered", &[shard as u64], format_args!("{:?}", recovered.report));
+            self.trace.step(self.now, Who::Shard(shard), "recovered", &[], format_args!("{:?}", recovered.report));
         }
         self.disk.crash();
         self.saw(What::Recovered);
@@ -144,7 +147,8 @@ impl World {
         if with_power {
             self.board.power_lost();
         }
-        self.trace.step(self.now, "CRASH", &[u64::from(with_power)], format_args!("power lost: {with_power}"));
+        let (what, process) = (if with_power { "POWER LOSS" } else { "KILL" }, self.node.life.process);
+        self.trace.step(self.now, Who::World, what, &[], format_args!("of process {process}"));
         self.end_process(with_power);
         let down = self.rng.magnitude(MS..=2 * SECOND);
         self.queue.push(self.now + down, Happening::NodeBegins);
@@ -187,7 +191,8 @@ impl World {
         if !self.node.shards.iter().all(|slot| slot.is_stopped) {
             return;
         }
-        self.trace.step(self.now, "STOPPED", &[], format_args!(""));
+        let process = self.node.life.process;
+        self.trace.step(self.now, Who::World, "STOPPED", &[], format_args!("process {process}, in order"));
         self.end_process(false);
         if self.stage == Stage::Stirring && self.next_crash_is_power_loss() {
             self.node.life.power += 1;
@@ -208,7 +213,8 @@ impl World {
     pub(super) fn shard_is_ready(&mut self, shard: usize) {
         self.node.shards[shard].is_ready = true;
         if self.node.is_ready() {
-            self.trace.step(self.now, "READY", &[], format_args!(""));
+            let process = self.node.life.process;
+            self.trace.step(self.now, Who::World, "READY", &[], format_args!("process {process}"));
         }
     }
 }

@@ -25,8 +25,9 @@ use crate::invariants::{Judge, NOTHING_PANICS, Violation};
 use crate::oracle::{Actor, Board, Phase, cast};
 use crate::reduction::{Reduction, Source};
 use crate::rng::Rng;
+use crate::telling;
 use crate::time::{MS, SECOND, Time};
-use crate::trace::Trace;
+use crate::trace::{Trace, Who};
 
 pub use counts::Counts;
 use healing::Stage;
@@ -101,6 +102,9 @@ fn go(world: &mut World) {
     }
     if world.judge.violation().is_none() {
         world.judge.finish(world.now);
+    }
+    if let Some(violation) = world.judge.violation() {
+        world.trace.step(world.now, Who::World, "BROKEN", &[], format_args!("{violation}"));
     }
 }
 
@@ -179,7 +183,10 @@ impl World {
     fn begin(&mut self) {
         let (node, topics) = (self.plan.node.clone(), self.plan.topics.clone());
         let faults = self.plan.faults.clone();
-        self.trace.step(0, "plan", &[self.seed], format_args!("{node:?} {topics:?} {faults:?} {:?}", self.plan.disk));
+        let disk = &self.plan.disk;
+        self.trace.step(0, Who::World, "SEED", &[self.seed], format_args!("{}: {faults:?} {disk:?}", self.seed));
+        self.trace.step(0, Who::World, "NODE", &[], format_args!("{node:?}"));
+        topics.iter().for_each(|topic| self.trace.step(0, Who::World, "TOPIC", &[], format_args!("{topic:?}")));
         self.queue.push(0, Happening::NodeBegins);
         for client in 0..self.clients.len() {
             if self.reduction.has(Source::Client(client as u32)) {
@@ -233,7 +240,8 @@ impl World {
     fn judge_events(&mut self) {
         for event in std::mem::take(&mut self.events) {
             let Event { at, client, .. } = &event;
-            self.trace.step(*at, "event", &[u64::from(*client)], format_args!("{:?}", event.what));
+            let (who, text) = (Who::Client(*client), telling::Event(&event.what));
+            self.trace.step(*at, who, "", &[u64::from(*client)], format_args!("{text}"));
             self.judge.observe(&event);
         }
     }

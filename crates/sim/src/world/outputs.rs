@@ -6,8 +6,9 @@ use lockgate_engine::{Lane, Level, MeshFrame, Output};
 use super::World;
 use super::queue::{Happening, Toward};
 use super::storage::FileTask;
+use crate::telling;
 use crate::time::Time;
-use crate::trace::Trace;
+use crate::trace::{Trace, Who};
 
 impl World {
     /// Carries the outputs of one shard out, in order.
@@ -72,42 +73,43 @@ impl World {
 }
 
 fn trace_output(trace: &mut Trace, at: Time, shard: usize, output: &Output) {
-    let shard = shard as u64;
+    let who = Who::Shard(shard);
     match output {
         Output::Send { connection, frame } => {
-            trace.step(
-                at,
-                "> send",
-                &[shard, connection.0],
-                format_args!("{:?} and {} bytes", &frame.head[..], frame.size() - frame.head.len()),
-            );
+            trace.step(at, who, "> frame", &[connection.0], format_args!("c{connection} {}", telling::OutFrame(frame)));
             trace.bytes(&frame.head);
             frame.payload.iter().for_each(|piece| trace.bytes(piece));
         }
+        Output::ResumeReading { connection } => {
+            trace.step(at, who, "> read on", &[connection.0], format_args!("c{connection}"));
+        }
+        Output::Close { connection, .. } => {
+            trace.step(at, who, "> close", &[connection.0], format_args!("c{connection}"));
+        }
         Output::Journal(write) => {
-            let numbers = [shard, write.kind as u64, write.offset, write.bytes as u64, write.last.0];
-            trace.step(
-                at,
-                "> journal",
-                &numbers,
-                format_args!("{} opens {:?}", write.path, write.open.as_ref().map(|open| &open.free)),
-            );
+            let numbers = [write.kind as u64, write.offset, write.bytes as u64, write.last.0];
+            trace.step(at, who, "> journal", &numbers, format_args!("{}", telling::Write(write)));
             write.pieces.iter().for_each(|piece| trace.bytes(piece));
         }
         Output::File { lane, token, op } => {
-            trace.step(at, "> file", &[shard, token.0], format_args!("{lane:?} {op:?}"));
+            let text = format_args!("f{} {lane:?}: {}", token.0, telling::Operation(op));
+            trace.step(at, who, "> file", &[token.0], text);
         }
-        Output::Mesh { to, frame } => trace.step(at, "> mesh", &[shard, u64::from(to.0)], format_args!("{frame:?}")),
+        Output::Mesh { to, frame } => {
+            trace.step(at, who, "> mesh", &[u64::from(to.0)], format_args!("to shard {to}: {frame:?}"));
+        }
+        Output::View(view) => trace.step(at, who, "> view", &[view.version], format_args!("version {}", view.version)),
+        Output::Ready => trace.step(at, who, "> READY", &[], format_args!("")),
+        Output::Stopped => trace.step(at, who, "> STOPPED", &[], format_args!("")),
         Output::Log { level, message } => {
             let kind = match level {
-                Level::Error => "> ERROR",
-                Level::Warn => "> warn",
-                Level::Info => "> info",
-                Level::Debug => "> debug",
+                Level::Error => "ERROR",
+                Level::Warn => "warn",
+                Level::Info => "info",
+                Level::Debug => "debug",
             };
-            trace.step(at, kind, &[shard], format_args!("{message}"));
+            trace.step(at, who, kind, &[], format_args!("{message}"));
             trace.bytes(message.as_bytes());
         }
-        other => trace.step(at, "> output", &[shard], format_args!("{other:?}")),
     }
 }

@@ -11,7 +11,9 @@ use super::World;
 use super::queue::{Happening, LinkNo};
 use super::storage::FileTask;
 use crate::invariants::bounds_hold;
+use crate::telling;
 use crate::time::{SECOND, Time, US};
+use crate::trace::{Trace, Who};
 
 /// Inputs and frames that a round takes at most.
 const ROUND_MAX: u64 = 64;
@@ -224,39 +226,61 @@ impl World {
     }
 }
 
-fn trace_input(trace: &mut crate::trace::Trace, at: Time, shard: usize, input: &Input) {
-    let shard = shard as u64;
+fn trace_input(trace: &mut Trace, at: Time, shard: usize, input: &Input) {
+    let who = Who::Shard(shard);
     match input {
         Input::FrameReceived { connection, frame } => {
-            trace.step(
-                at,
-                "frame",
-                &[shard, connection.0, frame.request_id, u64::from(frame.op)],
-                format_args!("{:?}", frame.op()),
-            );
+            let numbers = [connection.0, frame.request_id, u64::from(frame.op)];
+            trace.step(at, who, "< frame", &numbers, format_args!("c{connection} {}", telling::Frame(frame)));
             trace.bytes(&frame.body);
             trace.bytes(&frame.payload);
         }
-        Input::ConnectionOpened { connection, .. } => {
-            trace.step(at, "opened", &[shard, connection.0], format_args!(""))
+        Input::ConnectionOpened { connection, peer } => {
+            trace.step(at, who, "< opened", &[connection.0], format_args!("c{connection} by {peer}"));
         }
-        Input::ConnectionClosed { connection } => trace.step(at, "closed", &[shard, connection.0], format_args!("")),
-        Input::Written { connection, bytes } => {
-            trace.step(at, "written", &[shard, connection.0, *bytes as u64], format_args!(""))
+        Input::ConnectionClosed { connection } => {
+            trace.step(at, who, "< closed", &[connection.0], format_args!("c{connection}"));
         }
-        Input::Mesh { from, frame } => trace.step(at, "mesh", &[shard, u64::from(from.0)], format_args!("{frame:?}")),
-        Input::JournalWritten { journal, result } => {
-            trace.step(at, "journal", &[shard, *journal as u64, u64::from(result.is_ok())], format_args!("{result:?}"));
-        }
-        Input::FileDone { token, result } => {
+        Input::BytesReceived { connection } => {
             trace.step(
                 at,
-                "file",
-                &[shard, token.0, u64::from(result.is_ok())],
-                format_args!("{:?}", result.as_ref().map(|b| b.len())),
+                who,
+                "< part",
+                &[connection.0],
+                format_args!("c{connection}: a frame that is not whole yet"),
+            );
+        }
+        Input::PeerEnded { connection } => {
+            trace.step(at, who, "< ended", &[connection.0], format_args!("c{connection}: the client sends no more"));
+        }
+        Input::BadBytes { connection, error } => {
+            trace.step(at, who, "< bad", &[connection.0], format_args!("c{connection}: {error:?}"));
+        }
+        Input::Written { connection, bytes } => {
+            let numbers = [connection.0, *bytes as u64];
+            trace.step(at, who, "< written", &numbers, format_args!("c{connection}: {bytes} bytes"));
+        }
+        Input::Mesh { from, frame } => {
+            trace.step(at, who, "< mesh", &[u64::from(from.0)], format_args!("of shard {from}: {frame:?}"));
+        }
+        Input::JournalWritten { journal, result } => {
+            let numbers = [*journal as u64, u64::from(result.is_ok())];
+            trace.step(at, who, "< journal", &numbers, format_args!("{journal:?}: {}", telling::Done(result)));
+        }
+        Input::FileDone { token, result } => {
+            let numbers = [token.0, u64::from(result.is_ok())];
+            let bytes = result.as_ref().map_or(0, |bytes| bytes.len());
+            trace.step(
+                at,
+                who,
+                "< file",
+                &numbers,
+                format_args!("f{}: {}, {bytes} bytes", token.0, telling::Done(result)),
             );
             result.iter().for_each(|bytes| trace.bytes(bytes));
         }
-        other => trace.step(at, "input", &[shard], format_args!("{other:?}")),
+        Input::View(view) => trace.step(at, who, "< view", &[view.version], format_args!("version {}", view.version)),
+        Input::Tick => trace.step(at, who, "< tick", &[], format_args!("")),
+        Input::Stop => trace.step(at, who, "< STOP", &[], format_args!("in order")),
     }
 }
