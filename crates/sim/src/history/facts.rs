@@ -25,6 +25,8 @@ pub struct Facts {
     topics: BTreeMap<TopicId, (TopicFacts, bool)>,
     power_losses: Vec<Time>,
     journal_stops: Vec<JournalStop>,
+    /// Processes that were killed, and when.
+    kills: Vec<(Time, u32)>,
     recoveries: Vec<Time>,
 }
 
@@ -52,6 +54,7 @@ impl Facts {
                 let (at, process, shard, shards) = (event.at, event.life.process, *shard, *shards);
                 self.journal_stops.push(JournalStop { at, process, shard, shards });
             }
+            What::Crashed => self.kills.push((event.at, event.life.process)),
             What::Recovered => self.recoveries.push(event.at),
             _ => {}
         }
@@ -74,13 +77,15 @@ impl Facts {
     }
 
     /// When what this process wrote to the buffered journal, and should have synced by `due`, is durable: then, or if the
-    /// journal failed before, once a start has recovered it.
+    /// journal failed or the process was killed before, once a start has recovered it.
     pub fn durable_at(&self, partition: PartitionId, life: Life, due: Time) -> Time {
         let concerns = |stop: &&JournalStop| {
             stop.process == life.process && stop.at < due && shard_of(partition, stop.shards) == stop.shard
         };
-        let Some(stop) = self.journal_stops.iter().find(concerns) else { return due };
-        self.recoveries.iter().copied().find(|recovered| *recovered > stop.at).unwrap_or(Time::MAX)
+        let stops = self.journal_stops.iter().filter(concerns).map(|stop| stop.at);
+        let kills = self.kills.iter().filter(|(at, process)| *process == life.process && *at < due).map(|(at, _)| *at);
+        let Some(ended) = stops.chain(kills).min() else { return due };
+        self.recoveries.iter().copied().find(|recovered| *recovered > ended).unwrap_or(Time::MAX)
     }
 
     /// The first power loss that a process with this many before it was hit by.

@@ -1,6 +1,6 @@
 //! What was acknowledged is there when everything has healed, at the offset that the answer gave. A power loss may take
 //! it only from a topic that syncs later, and only what is younger than the topic's interval, or was not synced when its
-//! journal failed and no start has recovered it since; retention only what is old.
+//! journal failed or its process was killed and no start has recovered it since; retention only what is old.
 
 use std::collections::BTreeMap;
 
@@ -88,8 +88,8 @@ impl AcknowledgedIsReadOnce {
     }
 }
 
-/// Whether a power loss came before the sync that the topic's interval promises; where the disk refused that, before the
-/// next start.
+/// Whether a power loss came before the sync that the topic's interval promises; where the disk refused that or the
+/// process did not live to do it, before the next start.
 fn may_be_lost(acknowledgement: &Acknowledgement, facts: &Facts) -> bool {
     let Acknowledgement { at, life, partition, .. } = acknowledgement;
     let Some(interval) = facts.topic(partition.topic).interval else { return false };
@@ -169,6 +169,25 @@ mod tests {
         bad::<super::AcknowledgedIsReadOnce>(run(&[at(2 * SECOND, journal_stopped(1)), lost(60 * SECOND)]));
         let other = Event { life: Life { process: 3, power: 0 }, ..stopped(2 * SECOND) };
         bad::<super::AcknowledgedIsReadOnce>(run(&[other, lost(60 * SECOND)]));
+    }
+
+    #[test]
+    fn what_a_killed_process_had_not_synced_is_open_to_a_power_loss_until_the_next_start() {
+        let run = |events: &[Event]| {
+            let begin = [weak_topic(), sent(7, 0), at(SECOND, acked(0, 0, 1, 7))];
+            let end = in_power(1, audited(0, 0, &[]));
+            begin.into_iter().chain(events.iter().cloned()).chain([end]).collect::<Vec<_>>()
+        };
+        let (killed, lost) = (|time| at(time, crashed()), at(60 * SECOND, power_lost()));
+        good::<super::AcknowledgedIsReadOnce>(run(&[killed(2 * SECOND), lost.clone()]));
+        // A start has made it durable.
+        bad::<super::AcknowledgedIsReadOnce>(run(&[
+            killed(2 * SECOND),
+            at(50 * SECOND, plain(What::Recovered)),
+            lost.clone(),
+        ]));
+        // It had been synced before.
+        bad::<super::AcknowledgedIsReadOnce>(run(&[killed(30 * SECOND), lost]));
     }
 
     #[test]

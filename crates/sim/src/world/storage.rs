@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use lockgate_engine::{FileToken, Input, Lane};
 use lockgate_storage::disk::{DiskResult, FileOp, parent};
 use lockgate_storage::journal::{JournalKind, JournalWrite};
-
 use lockgate_wire::ShardId;
 
 use super::World;
@@ -82,7 +81,9 @@ impl World {
         let Err(error) = result else { return };
         let (shard, shards) = (ShardId(shard as u16), self.node.config.shards);
         let buffered = self.node.config.journal(shard, JournalKind::Buffered).directory;
-        if parent(&error.path) == &*buffered && !error.is_full() {
+        // A file of it, or its names.
+        let is_of_it = [&*error.path, parent(&error.path)].contains(&&*buffered);
+        if is_of_it && !error.is_full() {
             self.saw(What::JournalStopped { shard, shards });
         }
     }
