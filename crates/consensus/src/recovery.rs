@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
 
-use bytes::Bytes;
-use lockgate_storage::journal::{JournalKind, RecordKind, RecoveredRecord};
+use bytes::{Bytes, BytesMut};
+use lockgate_storage::journal::{Draft, JournalKind, RecordKind, RecoveredRecord};
 use lockgate_wire::{GroupId, LogIndex, ReplicaId, Term};
 
 use crate::log::check_order;
@@ -39,6 +39,20 @@ impl RecoveredGroup {
     /// The last entry of the log; the virtual snapshot's index when there is none.
     pub fn last_index(&self) -> LogIndex {
         self.entries.last().map_or(SNAPSHOT_INDEX, |entry| entry.index)
+    }
+
+    /// The records that recover to this group, in their order and in the fewest: for a journal that is made anew.
+    pub fn into_drafts(self) -> impl Iterator<Item = Draft> {
+        let Self { group, replica, tag, term, vote, commit, entries, configuration } = self;
+        let draft = move |kind, body| Draft { group, replica, kind, body };
+        let bootstrap = draft(RecordKind::Bootstrap, record::encode_bootstrap(&configuration, tag));
+        let state = draft(RecordKind::HardState, record::encode_hard_state(HardState { term, vote, commit }));
+        let mut heads = BytesMut::new();
+        // What was voided is not among them, so that all may count as written now.
+        let entries = entries
+            .into_iter()
+            .map(move |entry| draft(RecordKind::Entry, record::encode_entry(&mut heads, entry, term)));
+        [bootstrap, state].into_iter().chain(entries)
     }
 
     /// The term of an entry; the virtual snapshot's for what the log no longer has.

@@ -16,6 +16,8 @@ pub struct NodeConfig {
     pub cluster: Uid,
     /// How many shards the node has, 1 or more.
     pub shards: u16,
+    /// Which of the sets of journals that the node has had is its own: grows with every change of the shard count.
+    pub journals: u32,
     /// Grows at every start.
     pub incarnation: u64,
     /// Journal sizes.
@@ -45,6 +47,8 @@ impl Default for JournalSettings {
 
 /// The directory of the catalog's checkpoints.
 pub(crate) const METADATA_DIRECTORY: &str = "metadata";
+/// The directory of the shards' journals; those of later sets have a number behind it.
+const SHARDS_DIRECTORY: &str = "shards";
 /// The directory that holds a directory for each partition.
 pub(crate) const PARTITIONS_DIRECTORY: &str = "partitions";
 
@@ -57,6 +61,14 @@ impl NodeConfig {
         }
     }
 
+    /// The directory of all shards' journals.
+    pub(crate) fn journals_directory(&self) -> Path {
+        match self.journals {
+            0 => SHARDS_DIRECTORY.into(),
+            later => format!("{SHARDS_DIRECTORY}-{later}").into(),
+        }
+    }
+
     /// The configuration of one journal of a shard.
     pub fn journal(&self, shard: ShardId, kind: JournalKind) -> JournalConfig {
         let name = match kind {
@@ -64,10 +76,20 @@ impl NodeConfig {
             JournalKind::Buffered => "buffered",
         };
         let identity = JournalIdentity { cluster: self.cluster, node: self.node, shard };
-        let mut config = JournalConfig::new(kind, format!("shards/{shard}/{name}"), identity);
+        let directory = format!("{}/{shard}/{name}", self.journals_directory());
+        let mut config = JournalConfig::new(kind, directory, identity);
         config.file_bytes = self.journal.file_bytes;
         config.max_write_bytes = self.journal.max_write_bytes;
         config
+    }
+}
+
+/// Whether a name in the data directory is that of a set of journals.
+pub(crate) fn is_journals_directory(name: &str) -> bool {
+    match name.strip_prefix(SHARDS_DIRECTORY) {
+        Some("") => true,
+        Some(rest) => rest.strip_prefix('-').is_some_and(|number| number.parse::<u32>().is_ok()),
+        None => false,
     }
 }
 

@@ -14,7 +14,9 @@ use crate::data_dir::{DataDirError, Identity, ReadDir};
 pub struct Rehearsal {
     /// Whose directory it is, as the start would have it; `None`: the start would make a new one.
     pub identity: Option<Identity>,
-    /// By number.
+    /// The configured number of shards, if the directory has another: the start would move its partitions there.
+    pub moves_to: Option<u16>,
+    /// By number, as the directory has them.
     pub shards: Vec<ShardOutcome>,
 }
 
@@ -32,12 +34,14 @@ pub struct ShardOutcome {
 /// Rehearses the start of a node with this configuration. An error is what the start would end with before it looks at
 /// any shard.
 pub fn rehearse(data: &ReadDir, config: &Config) -> Result<Rehearsal, DataDirError> {
-    let identity = data.identity(&config.data_dir, config.node, config.shards)?;
+    let identity = data.identity(&config.data_dir, config.node)?;
     let shards = identity.iter().flat_map(|identity| {
         let node = config.for_node(identity);
         (0..identity.shards).map(ShardId).map(move |shard| rehearse_shard(data, &node, shard))
     });
-    Ok(Rehearsal { shards: shards.collect(), identity: identity.clone() })
+    let has_others = identity.as_ref().is_some_and(|identity| identity.shards != config.shards);
+    let moves_to = has_others.then_some(config.shards);
+    Ok(Rehearsal { moves_to, shards: shards.collect(), identity: identity.clone() })
 }
 
 fn rehearse_shard(data: &ReadDir, node: &lockgate_engine::NodeConfig, shard: ShardId) -> ShardOutcome {

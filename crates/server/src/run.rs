@@ -5,6 +5,7 @@
 //! not is named. Whatever fails takes the node down the same way, and every failure is reported.
 
 mod error;
+mod moving;
 mod supervise;
 #[cfg(test)]
 mod tests;
@@ -28,7 +29,7 @@ use crate::driver::Driver;
 use crate::driver::epoll::EpollDriver;
 use crate::listen::{AcceptLimits, Acceptor, Bound};
 use crate::shard_loop::inbox::{InboxSender, inbox};
-use crate::shard_loop::journal_thread::probe;
+use crate::shard_loop::journal_thread::{WriteMode, probe};
 use crate::shard_loop::{self, ShardSetup};
 use crate::status::{NodeStatus, Phase};
 pub use error::{Failure, ServerError};
@@ -155,7 +156,7 @@ fn launch(
     let listener =
         admin.listen().map_err(|error| ServerError::Bind { what: "admin", address: admin_address, error })?;
 
-    let data = DataDir::open(&config.data_dir, config.node, config.shards).map_err(ServerError::DataDir)?;
+    let mut data = DataDir::open(&config.data_dir, config.node, config.shards).map_err(ServerError::DataDir)?;
     let identity = &data.identity;
     tracing::info!(
         node = identity.node.0, cluster = %identity.cluster, disk = %identity.disk, incarnation = identity.incarnation,
@@ -165,37 +166,6 @@ fn launch(
     tracing::info!("synced journals are written by {synced_mode}");
 
     let status = Arc::new(NodeStatus::new(config.shards));
-    let drivers: Vec<EpollDriver> =
-        (0..config.shards).map(|_| EpollDriver::new()).collect::<Result<_, _>>().map_err(ServerError::Thread)?;
-    let (inboxes, receivers): (Vec<InboxSender>, Vec<_>) =
-        drivers.iter().map(|driver| inbox(driver.wake_handle())).unzip();
-    let inboxes: Arc<[InboxSender]> = inboxes.into();
-    let node_config = Arc::new(config.for_node(identity));
-    let clock = Clock::start();
-    let mut setups = Vec::new();
-    for ((id, driver), inbox) in (0..config.shards).map(ShardId).zip(drivers).zip(receivers) {
-        let seed = u64::from_le_bytes(random().map_err(|errno| ServerError::Entropy { errno })?);
-        let (told, ready_status) = (events.clone(), status.clone());
-        let on_ready = Box::new(move || {
-            ready_status.shard(id).ready.store(true, Ordering::Release);
-            // The supervisor is gone only when the node has ended.
-            drop(told.send(Event::ShardReady(id)));
-        });
-        setups.push(ShardSetup {
-            id,
-            node: node_config.clone(),
-            disk: data.disk.clone(),
-            synced_mode,
-            clock,
-            seed,
-            driver,
-            inbox,
-            inboxes: inboxes.clone(),
-            status: status.clone(),
-            on_ready,
-        });
-    }
-
     let told = events.clone();
     let on_signal: Option<OnSignal> =
         with_signals.then(|| -> OnSignal { Box::new(move |name| drop(told.try_send(Event::Signal(name)))) });
@@ -203,7 +173,16 @@ fn launch(
     let on_failure = move |error: std::io::Error| {
         drop(told.send(Event::Failed(Failure { who: "admin".into(), what: error.to_string() })))
     };
+    // It answers probes from here on: what follows may take long.
     let admin = Admin::start(listener, status.clone(), on_signal, on_failure).map_err(ServerError::Admin)?;
+    let moved = moving::follow_shard_count(&mut data, config);
+    let (setups, inboxes) = match moved.and_then(|()| set_up(&data, synced_mode, &status, config, events)) {
+        Ok(ready) => ready,
+        Err(error) => {
+            admin.stop();
+            return Err(error);
+        }
+    };
     let mut node = Node::new(data, config.drain_timeout_ms, status, inboxes, admin, admin_address, received);
     for setup in setups {
         let id = setup.id;
@@ -217,6 +196,47 @@ fn launch(
         }
     }
     Ok((node, client))
+}
+
+/// What each shard's thread starts with, and the shards' inboxes.
+fn set_up(
+    data: &DataDir,
+    synced_mode: WriteMode,
+    status: &Arc<NodeStatus>,
+    config: &Config,
+    events: &Sender<Event>,
+) -> Result<(Vec<ShardSetup>, Arc<[InboxSender]>), ServerError> {
+    let drivers: Vec<EpollDriver> =
+        (0..config.shards).map(|_| EpollDriver::new()).collect::<Result<_, _>>().map_err(ServerError::Thread)?;
+    let (inboxes, receivers): (Vec<InboxSender>, Vec<_>) =
+        drivers.iter().map(|driver| inbox(driver.wake_handle())).unzip();
+    let inboxes: Arc<[InboxSender]> = inboxes.into();
+    let node = Arc::new(config.for_node(&data.identity));
+    let clock = Clock::start();
+    let mut setups = Vec::new();
+    for ((id, driver), inbox) in (0..config.shards).map(ShardId).zip(drivers).zip(receivers) {
+        let seed = u64::from_le_bytes(random().map_err(|errno| ServerError::Entropy { errno })?);
+        let (told, ready_status) = (events.clone(), status.clone());
+        let on_ready = Box::new(move || {
+            ready_status.shard(id).ready.store(true, Ordering::Release);
+            // The supervisor is gone only when the node has ended.
+            drop(told.send(Event::ShardReady(id)));
+        });
+        setups.push(ShardSetup {
+            id,
+            node: node.clone(),
+            disk: data.disk.clone(),
+            synced_mode,
+            clock,
+            seed,
+            driver,
+            inbox,
+            inboxes: inboxes.clone(),
+            status: status.clone(),
+            on_ready,
+        });
+    }
+    Ok((setups, inboxes))
 }
 
 fn spawn_shard(setup: ShardSetup, events: Sender<Event>) -> std::io::Result<JoinHandle<()>> {

@@ -95,6 +95,10 @@ fn text(rehearsal: &Rehearsal, reading: &Reading) -> String {
             identity.node, identity.cluster, identity.disk, identity.incarnation
         )),
     }
+    if let Some(wanted) = rehearsal.moves_to {
+        let found = rehearsal.shards.len();
+        lines.push(format!("its partitions would move from {found} to {wanted} shards, unless one of them is refused"));
+    }
     for outcome in &rehearsal.shards {
         let shard = outcome.shard;
         if let Some(report) = &outcome.report {
@@ -124,7 +128,7 @@ fn json(rehearsal: &Rehearsal, reading: &Reading) -> Value {
         "node": rehearsal.identity.as_ref().map(|identity| identity.node.0),
         "cluster": rehearsal.identity.as_ref().map(|identity| identity.cluster.to_string()),
         "next_start": rehearsal.identity.as_ref().map(|identity| identity.incarnation),
-        "shards": shards.collect::<Value>(), "findings": reading.findings, "damage": reading.damage,
+        "moves_to_shards": rehearsal.moves_to, "shards": shards.collect::<Value>(), "findings": reading.findings, "damage": reading.damage,
         "files": reading.files, "bytes": reading.bytes,
     })
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::journal::place;
-use crate::node::{End, Node};
+use crate::node::{End, Node, ONE_SHARD, TWO_SHARDS};
 
 #[test]
 fn where_the_chain_ends_and_nothing_valid_is_beyond_the_log_goes_on() {
@@ -21,6 +21,34 @@ fn after_an_orderly_stop_the_log_goes_on() {
     start.warned_of_nothing();
     assert!(start.log.contains("ended_cleanly=true"), "{}", start.log);
     assert_eq!(start.announced["shards"][0]["ended_cleanly"], true);
+}
+
+#[test]
+fn with_another_shard_count_the_log_goes_on_and_the_old_journals_are_gone() {
+    let node = Node::with_records(&[&["a", "b"]], End::Killed).with_settings(TWO_SHARDS);
+    let start = node.goes_on_with(&["a", "b"]);
+    start.warned_of_nothing();
+    assert_eq!(start.announced["moves_to_shards"], 2);
+    assert!(start.log.contains("the data directory has 1 shards, 2 are configured"), "{}", start.log);
+    assert!(!node.data().join("shards").exists() && node.data().join("shards-1/0/journal").exists());
+    let start = node.goes_on_with(&["a", "b"]);
+    start.warned_of_nothing();
+    assert_eq!(start.announced["moves_to_shards"], serde_json::Value::Null);
+}
+
+#[test]
+fn with_another_shard_count_and_a_damaged_partition_the_start_is_refused_and_the_old_count_goes_on() {
+    let node = Node::with_records(&[&["a"]], End::Stopped);
+    let partition = fs::read_dir(node.data().join("partitions")).unwrap().next().unwrap().unwrap().path();
+    let good = fs::read(partition.join("start")).unwrap();
+    fs::write(partition.join("start"), "x").unwrap();
+    let node = node.with_settings(TWO_SHARDS);
+    node.is_refused(&[
+        "cannot be moved to another number of shards",
+        "with shards.count = 1 the node starts as before",
+    ]);
+    fs::write(partition.join("start"), good).unwrap();
+    node.with_settings(ONE_SHARD).goes_on_with(&["a"]);
 }
 
 #[test]

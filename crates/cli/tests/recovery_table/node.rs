@@ -13,6 +13,9 @@ use crate::support::{Broker, Scratch, begin, shown, wait_until};
 /// One shard: every record is in one journal.
 pub(crate) const ONE_SHARD: &[(&str, &str)] = &[("LOCKGATE_SHARDS_COUNT", "1")];
 
+/// Two, to move partitions between.
+pub(crate) const TWO_SHARDS: &[(&str, &str)] = &[("LOCKGATE_SHARDS_COUNT", "2")];
+
 /// How a node was ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -69,6 +72,11 @@ impl Node {
             }
         }
         node
+    }
+
+    /// The same data under other settings.
+    pub(crate) fn with_settings(self, settings: &'static [(&'static str, &'static str)]) -> Self {
+        Self { settings, ..self }
     }
 
     pub(crate) fn produce(&self, broker: &Broker, record: &str) {

@@ -2,9 +2,8 @@
 
 use std::fs;
 
-use crate::node::{End, Node, ONE_SHARD};
+use crate::node::{End, Node, ONE_SHARD, TWO_SHARDS};
 
-const TWO_SHARDS: &[(&str, &str)] = &[("LOCKGATE_SHARDS_COUNT", "2")];
 const NODE_SEVEN: &[(&str, &str)] = &[("LOCKGATE_SHARDS_COUNT", "1"), ("LOCKGATE_NODE_ID", "7")];
 
 fn identity(node: &Node) -> String {
@@ -59,17 +58,6 @@ fn a_data_directory_of_another_node_is_refused_with_both_numbers() {
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.contains("it belongs to node 1, but node.id is 7"), "{error}");
-}
-
-#[test]
-fn another_shard_count_is_refused_with_both_numbers() {
-    let node = Node::with_records(&[&["a"]], End::Stopped);
-    let listen = format!("{}:0", node.scratch.host);
-    let mut command = node.scratch.command(&["server", "--data-dir", "data", "--listen", &listen, "--admin", &listen]);
-    let output = command.envs(TWO_SHARDS.iter().copied()).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains("it was made with 1 shards, but shards.count is 2"), "{error}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use lockgate_storage::checkpoint::{self, CheckpointHeader};
 use lockgate_storage::disk::{DiskError, DiskResult, FileOp, Path};
 use lockgate_storage::journal::{Draft, JournalKind, RecordKind, Sequence};
 use lockgate_storage::segment::Retention;
-use lockgate_wire::{LogIndex, MonoTime, Offset, PartitionId, WallMs};
+use lockgate_wire::{GroupId, LogIndex, MonoTime, Offset, PartitionId, ReplicaId, WallMs};
 
 use super::entry::{self, Change};
 use super::{Partition, Phase};
@@ -52,6 +52,11 @@ pub(super) struct Upkeep {
 
 /// The content of that record.
 pub(crate) const BUFFERED_MARK: &[u8] = b"buffered";
+
+/// That record.
+pub(crate) fn buffered_mark(group: GroupId, replica: ReplicaId) -> Draft {
+    Draft { group, replica, kind: RecordKind::CheckpointMark, body: vec![Bytes::from_static(BUFFERED_MARK)] }
+}
 
 /// What may be written once the buffered journal is on the device up to `after`: files never know more than the
 /// journal after a loss of power.
@@ -99,10 +104,7 @@ impl Partition {
         if self.journal() == JournalKind::Synced || self.upkeep.mark.is_some() {
             return;
         }
-        let (group, replica) = (self.group, self.replica);
-        let draft =
-            Draft { group, replica, kind: RecordKind::CheckpointMark, body: vec![Bytes::from_static(BUFFERED_MARK)] };
-        match core.journals.synced.append(draft) {
+        match core.journals.synced.append(buffered_mark(self.group, self.replica)) {
             Ok(sequence) => self.upkeep.mark = Some(sequence),
             Err(error) => self.fail(core, format!("its journal refused a mark: {error}")),
         }

@@ -8,6 +8,7 @@ mod journal_failure;
 mod limits;
 mod mesh;
 mod models;
+mod moving;
 mod publish;
 mod readers;
 mod recovery;

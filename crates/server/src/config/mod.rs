@@ -173,6 +173,7 @@ impl Config {
             node: identity.node,
             cluster: identity.cluster,
             shards: identity.shards,
+            journals: identity.journals,
             incarnation: identity.incarnation,
             journal: self.journal,
             limits: self.limits.clone(),

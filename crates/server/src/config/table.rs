@@ -125,7 +125,7 @@ pub const SETTINGS: &[Setting] = &[
             "shards.count",
             count(1, 256),
             "",
-            "Shard threads, each with its journal; a data directory keeps the count it was made with.",
+            "Shard threads, each with its journal; with another count, the next start moves partitions to their new shards.",
         ),
     ),
     setting(

@@ -1,4 +1,4 @@
-//! The `identity` file: cluster, node, disk, shard count, and the incarnation that grows at every start.
+//! The `identity` file: cluster, node, disk, shard count and journals, and the incarnation that grows at every start.
 //!
 //! Text, so that an operator can read it; with a checksum, so that nobody edits it without noticing; replaced as a whole.
 
@@ -29,6 +29,8 @@ pub struct Identity {
     pub disk: Uid,
     /// Shards whose journals the directory holds.
     pub shards: u16,
+    /// Which set of journals counts: one more with every change of the shard count.
+    pub journals: u32,
     /// Starts so far, this one included.
     pub incarnation: u64,
 }
@@ -43,13 +45,6 @@ pub enum IdentityError {
         /// Configured.
         configured: NodeId,
     },
-    /// The directory was made with another shard count.
-    WrongShards {
-        /// In the file.
-        found: u16,
-        /// Configured.
-        configured: u16,
-    },
     /// A format of another build.
     UnknownFormat(u64),
     /// The file does not say what it should; the text says where.
@@ -63,22 +58,27 @@ pub enum IdentityError {
 impl Identity {
     /// A new node's first identity.
     pub(super) fn new(node: NodeId, shards: u16) -> Result<Self, IdentityError> {
-        Ok(Self { cluster: random_uid()?, node, disk: random_uid()?, shards, incarnation: 1 })
+        Ok(Self { cluster: random_uid()?, node, disk: random_uid()?, shards, journals: 0, incarnation: 1 })
     }
 
     /// The identity for one more start, if it is this node's.
-    pub(super) fn next_start(self, node: NodeId, shards: u16) -> Result<Self, IdentityError> {
+    pub(super) fn next_start(self, node: NodeId) -> Result<Self, IdentityError> {
         if self.node != node {
             return Err(IdentityError::WrongNode { found: self.node, configured: node });
-        }
-        if self.shards != shards {
-            return Err(IdentityError::WrongShards { found: self.shards, configured: shards });
         }
         let incarnation = self
             .incarnation
             .checked_add(1)
             .ok_or_else(|| IdentityError::Damaged("the incarnation is at its end".into()))?;
         Ok(Self { incarnation, ..self })
+    }
+
+    /// The identity with as many shards, and the next set of journals.
+    pub(crate) fn with_shards(&self, shards: u16) -> Result<Self, IdentityError> {
+        let journals = self.journals.checked_add(1);
+        let journals =
+            journals.ok_or_else(|| IdentityError::Damaged("its sets of journals are at their end".into()))?;
+        Ok(Self { shards, journals, ..self.clone() })
     }
 
     /// The identity on the disk; `None` if there is none.
@@ -112,10 +112,11 @@ impl Identity {
     }
 
     fn to_text(&self) -> String {
-        let Self { cluster, node, disk, shards, incarnation } = self;
+        let Self { cluster, node, disk, shards, journals, incarnation } = self;
         let text = format!(
             "# Whose data this is. Made by the node itself; an edited file is refused.\n\
-             format = {FORMAT}\ncluster = {cluster}\nnode = {node}\ndisk = {disk}\nshards = {shards}\nincarnation = {incarnation}\n"
+             format = {FORMAT}\ncluster = {cluster}\nnode = {node}\ndisk = {disk}\nshards = {shards}\njournals = {journals}\n\
+             incarnation = {incarnation}\n"
         );
         format!("{text}crc32c = {:08x}\n", crc32c::crc32c(text.as_bytes()))
     }
@@ -150,6 +151,7 @@ impl Identity {
             node: NodeId(u32::try_from(number("node")?).map_err(|_| out_of_range("node"))?),
             disk: uid("disk")?,
             shards: u16::try_from(number("shards")?).map_err(|_| out_of_range("shards"))?,
+            journals: u32::try_from(number("journals")?).map_err(|_| out_of_range("journals"))?,
             incarnation: number("incarnation")?,
         })
     }
@@ -180,11 +182,6 @@ impl fmt::Display for IdentityError {
             Self::WrongNode { found, configured } => write!(
                 f,
                 "it belongs to node {found}, but node.id is {configured}; set node.id = {found}, or name the directory of node {configured}"
-            ),
-            Self::WrongShards { found, configured } => write!(
-                f,
-                "it was made with {found} shards, but shards.count is {configured}; set shards.count = {found}: this build does not move \
-                 partitions between shards"
             ),
             Self::UnknownFormat(format) => {
                 write!(

@@ -90,7 +90,8 @@ pub enum DataDirError {
 }
 
 impl DataDir {
-    /// Opens the directory for a node with this number and this many shards.
+    /// Opens the directory for a node with this number, or makes it with this many shards. One that has another count
+    /// keeps it, until [`DataDir::switch`].
     pub fn open(path: &Path, node: NodeId, shards: u16) -> Result<DataDir, DataDirError> {
         make_or_check(path)?;
         let lock = lock(path)?;
@@ -99,7 +100,7 @@ impl DataDir {
         let found = Identity::read(&*disk).map_err(failed)?;
         let is_new = found.is_none();
         let identity = match found {
-            Some(identity) => identity.next_start(node, shards).map_err(failed)?,
+            Some(identity) => identity.next_start(node).map_err(failed)?,
             None => {
                 refuse_foreign(path)?;
                 Identity::new(node, shards).map_err(failed)?
@@ -107,6 +108,13 @@ impl DataDir {
         };
         identity.write(&*disk).map_err(failed)?;
         Ok(DataDir { disk, identity, is_new, _lock: lock })
+    }
+
+    /// Notes durably that other journals count from now on, of as many shards as that identity says.
+    pub(crate) fn switch(&mut self, identity: Identity) -> Result<(), IdentityError> {
+        identity.write(&*self.disk)?;
+        self.identity = identity;
+        Ok(())
     }
 }
 

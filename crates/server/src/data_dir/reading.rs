@@ -32,11 +32,11 @@ impl ReadDir {
         Ok(ReadDir { disk: Arc::new(RealDisk::read_only(path)), _lock: lock })
     }
 
-    /// Whose it is, if a node with this number and this many shards could start in it; `None` if it is empty.
-    pub fn identity(&self, path: &Path, node: NodeId, shards: u16) -> Result<Option<Identity>, DataDirError> {
+    /// Whose it is, if a node with this number could start in it; `None` if it is empty.
+    pub fn identity(&self, path: &Path, node: NodeId) -> Result<Option<Identity>, DataDirError> {
         let failed = |error| DataDirError::Identity { path: path.into(), error };
         match Identity::read(&*self.disk).map_err(failed)? {
-            Some(identity) => identity.next_start(node, shards).map(Some).map_err(failed),
+            Some(identity) => identity.next_start(node).map(Some).map_err(failed),
             None => refuse_foreign(path).map(|()| None),
         }
     }

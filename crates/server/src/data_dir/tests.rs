@@ -43,13 +43,23 @@ fn a_second_server_is_told_who_holds_the_directory() {
 }
 
 #[test]
-fn another_node_or_shard_count_is_refused_with_both_values_and_advice() {
+fn another_node_is_refused_with_both_values_and_advice() {
     let (_root, path) = fresh();
     drop(open(&path).unwrap());
     let error = DataDir::open(&path, NodeId(7), 2).unwrap_err().to_string();
     assert!(error.contains("belongs to node 1, but node.id is 7; set node.id = 1"), "{error}");
-    let error = DataDir::open(&path, NodeId(1), 3).unwrap_err().to_string();
-    assert!(error.contains("made with 2 shards, but shards.count is 3; set shards.count = 2"), "{error}");
+}
+
+#[test]
+fn the_shard_count_stays_what_it_was_until_other_journals_count() {
+    let (_root, path) = fresh();
+    drop(open(&path).unwrap());
+    let mut found = DataDir::open(&path, NodeId(1), 3).unwrap();
+    assert_eq!((found.identity.shards, found.identity.journals), (2, 0));
+    found.switch(found.identity.with_shards(3).unwrap()).unwrap();
+    drop(found);
+    let identity = open(&path).unwrap().identity;
+    assert_eq!((identity.shards, identity.journals, identity.incarnation), (3, 1, 3));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
+use lockgate_engine::MoveError;
 use lockgate_storage::disk::DiskError;
 use lockgate_wire::ShardId;
 
@@ -23,6 +24,13 @@ pub struct Failure {
 pub enum ServerError {
     /// The data directory cannot be used.
     DataDir(DataDirError),
+    /// Partitions cannot go to the configured number of shards.
+    Move {
+        /// The shards that the directory has.
+        found: u16,
+        /// Why not.
+        error: MoveError,
+    },
     /// The data directory's disk failed.
     Disk(DiskError),
     /// An address cannot be used.
@@ -68,6 +76,9 @@ impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DataDir(error) => error.fmt(f),
+            Self::Move { found, error } => {
+                write!(f, "{error}. Nothing was changed; with shards.count = {found} the node starts as before")
+            }
             Self::Disk(error) => error.fmt(f),
             Self::Bind { what, address, error } if error.kind() == io::ErrorKind::AddrInUse => {
                 write!(f, "the address {address} for {what} is in use; stop what uses it, or choose another one")

@@ -6,6 +6,7 @@ use lockgate_engine::{Input, NodeConfig, RecoveredShard, Shard, recover};
 use lockgate_wire::{MonoTime, Now, ShardId, WallMs};
 
 use super::healing::Stage;
+use super::plan::SHARDS_MAX;
 use super::queue::Happening;
 use super::shards::Slot;
 use super::{WALL_START_MS, World};
@@ -85,27 +86,26 @@ impl World {
         let mut config = (*self.node.config).clone();
         config.incarnation += 1;
         self.node.config = Arc::new(config);
+        let mut wanted_shards = None;
         if self.stage == Stage::Stirring
             && let Some(mut rng) = self.strikes(Source::Start)
-            && rng.per_mille(self.plan.faults.cut_recovery_per_mille)
         {
-            self.disk.cut_after(rng.magnitude(0..=RECOVERY_CALLS_MAX));
+            if rng.per_mille(self.plan.faults.cut_recovery_per_mille) {
+                self.disk.cut_after(rng.magnitude(0..=RECOVERY_CALLS_MAX));
+            }
+            let moves = rng.per_mille(self.plan.faults.move_per_mille);
+            wanted_shards = moves.then(|| rng.within(1..=SHARDS_MAX) as u16);
         }
         self.node.state = State::Recovering(Vec::new());
-        let mut recovered = Vec::new();
-        for shard in 0..self.node.config.shards {
-            match recover(&self.disk, &self.node.config, ShardId(shard)) {
-                Ok(shard) => recovered.push(shard),
-                Err(_) if self.disk.is_cut() => {
-                    self.faults.count("cut starts");
-                    let with_power = self.next_crash_is_power_loss();
-                    return self.crash(with_power);
-                }
-                Err(error) => {
-                    return self.report("recovery_takes_what_a_crash_leaves", format!("shard {shard}: {error}"));
-                }
+        let recovered = match self.read_disk(wanted_shards) {
+            Ok(recovered) => recovered,
+            Err(_) if self.disk.is_cut() => {
+                self.faults.count("cut starts");
+                let with_power = self.next_crash_is_power_loss();
+                return self.crash(with_power);
             }
-        }
+            Err(text) => return self.report("recovery_takes_what_a_crash_leaves", text),
+        };
         for (shard, recovered) in recovered.iter().enumerate() {
             self.trace.step(self.now, Who::Shard(shard), "recovered", &[], format_args!("{:?}", recovered.report));
         }
@@ -114,6 +114,15 @@ impl World {
         self.node.state = State::Recovering(recovered);
         let at = self.now + self.rng.magnitude(MS..=300 * MS);
         self.queue.push(at, Happening::NodeRecovered { process: self.node.life.process });
+    }
+
+    fn read_disk(&mut self, wanted_shards: Option<u16>) -> Result<Vec<RecoveredShard>, String> {
+        self.follow_shard_count(wanted_shards)?;
+        let recovered = (0..self.node.config.shards).map(|shard| {
+            let recovered = recover(&self.disk, &self.node.config, ShardId(shard));
+            recovered.map_err(|error| format!("shard {shard}: {error}"))
+        });
+        recovered.collect()
     }
 
     pub(super) fn node_recovered(&mut self) {

@@ -9,6 +9,7 @@ mod faults;
 mod healing;
 mod life;
 mod link;
+mod moving;
 mod network;
 mod outputs;
 mod plan;

@@ -16,6 +16,8 @@ use crate::time::{MS, SECOND, Time};
 
 /// How long oracles work while faults strike.
 pub(super) const STIR: Time = 60 * SECOND;
+/// Shards of a node at most.
+pub(super) const SHARDS_MAX: u64 = 4;
 /// What the journal and frame limits must leave beside a batch.
 const BATCH_HEADROOM_BYTES: u32 = 64 << 10;
 
@@ -46,6 +48,8 @@ pub(super) struct Faults {
     pub(super) write_error_per_mille: u64,
     /// Of a thousand starts, how many are cut off while the disk is read.
     pub(super) cut_recovery_per_mille: u64,
+    /// Of a thousand starts, how many are with another number of shards, perhaps.
+    pub(super) move_per_mille: u64,
     /// Mean time between faults of connections.
     pub(super) network_every: Option<Time>,
     /// Now and then the node fails a counted number of steps after its start instead of after a time.
@@ -63,7 +67,8 @@ impl Plan {
         let node = NodeConfig {
             node: NodeId(1),
             cluster: Uid(cluster),
-            shards: rng.within(1..=4) as u16,
+            shards: rng.within(1..=SHARDS_MAX) as u16,
+            journals: 0,
             incarnation: 0,
             journal: JournalSettings { file_bytes, max_write_bytes },
             limits: draw_limits(rng),
@@ -93,6 +98,7 @@ impl Faults {
             cut_recovery_per_mille: *rng.pick(&[0, 100, 400]),
             network_every: *rng.pick(&[None, Some(10 * SECOND), Some(2 * SECOND), Some(SECOND / 2)]),
             by_steps_per_mille: *rng.pick(&[0, 200, 600]),
+            move_per_mille: *rng.pick(&[0, 0, 100, 500]),
         }
     }
 }

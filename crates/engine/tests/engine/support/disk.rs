@@ -26,6 +26,8 @@ struct Unsynced {
 pub struct FaultyDisk {
     pub memory: MemoryDisk,
     faults: Mutex<Vec<Fault>>,
+    /// Calls until every call fails, as those of a process that is gone.
+    calls_left: Mutex<Option<u64>>,
     unsynced: Mutex<Vec<Unsynced>>,
 }
 
@@ -41,8 +43,14 @@ impl FaultyDisk {
         self.faults.lock().unwrap().push(Fault { stage, path: path.into(), errno });
     }
 
+    /// After so many more calls all fail.
+    pub fn cut_after(&self, calls: u64) {
+        *self.calls_left.lock().unwrap() = Some(calls);
+    }
+
     /// Nothing fails any more.
     pub fn heal(&self) {
+        *self.calls_left.lock().unwrap() = None;
         self.faults.lock().unwrap().clear();
     }
 
@@ -73,6 +81,10 @@ impl FaultyDisk {
     }
 
     fn check(&self, stage: &'static str, path: &str) -> DiskResult<()> {
+        if let Some(left) = &mut *self.calls_left.lock().unwrap() {
+            let error = || DiskError { stage, path: path.into(), errno: 0, message: "the process is gone".into() };
+            *left = left.checked_sub(1).ok_or_else(error)?;
+        }
         let faults = self.faults.lock().unwrap();
         match faults.iter().find(|fault| fault.stage == stage && path.contains(&fault.path)) {
             Some(fault) => {

@@ -58,6 +58,7 @@ pub fn config(shards: u16) -> NodeConfig {
         node: NodeId(1),
         cluster: Uid([7; 16]),
         shards,
+        journals: 0,
         incarnation: 1,
         journal: JournalSettings { file_bytes: 4 << 20, max_write_bytes: 2 << 20 },
         limits: Limits::default(),

@@ -1,0 +1,169 @@
+//! Another number of shards: what the journals hold is written anew, every partition's part to the shard that has it from
+//! now on.
+//!
+//! Straight-line code, run before the shards start. The new journals are made beside the old ones and count from the moment
+//! at which the caller notes them durably as the node's, by replacing one file; until then the old ones do. What does not
+//! count is removed by [`remove_other_journals`], which every start calls first. So a crash at any point leaves one whole
+//! set. (storage.md, "Other shard count".)
+
+use std::fmt;
+
+use lockgate_consensus::RecoveredGroup;
+use lockgate_storage::disk::{Disk, DiskError, DiskResult, FileOp};
+use lockgate_storage::journal::{AppendRefused, Draft, JournalKind, JournalWriter, Position, Sequence};
+use lockgate_wire::{MonoTime, PartitionId, ShardId};
+
+use crate::config::{NodeConfig, is_journals_directory, partition_directory};
+use crate::controller::METADATA_SHARD;
+use crate::partition::upkeep::buffered_mark;
+use crate::recovery::{RecoveryError, recover};
+use crate::route::shard_of;
+
+/// What was moved.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Moved {
+    /// Replicas, the catalog's included.
+    pub groups: u64,
+    /// Records that were written for them.
+    pub records: u64,
+    /// Everything in the old journals that was not as an orderly stop leaves it, a line each.
+    pub findings: Vec<String>,
+}
+
+/// Why nothing was moved. The old journals are as they were, and go on with the old number of shards.
+#[derive(Clone, PartialEq, Debug)]
+pub enum MoveError {
+    /// A shard would not have started with the old number of shards either.
+    Recovery(ShardId, RecoveryError),
+    /// A partition would not have served. It is not moved as long as that is so: nobody should look for what it lost in
+    /// files that somebody has made anew.
+    Refused(PartitionId, RecoveryError),
+    /// The new journals cannot hold something, as one of their settings is smaller than it was.
+    Append(AppendRefused),
+    /// The disk failed, or is full.
+    Disk(DiskError),
+}
+
+impl fmt::Display for MoveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the partitions cannot be moved to another number of shards: ")?;
+        match self {
+            Self::Recovery(shard, error) => write!(f, "shard {shard} cannot be read: {error}"),
+            Self::Refused(partition, error) => write!(f, "partition {partition} does not serve: {error}"),
+            Self::Append(error) => error.fmt(f),
+            Self::Disk(error) => error.fmt(f),
+        }
+    }
+}
+impl std::error::Error for MoveError {}
+
+impl From<DiskError> for MoveError {
+    fn from(error: DiskError) -> Self {
+        Self::Disk(error)
+    }
+}
+
+/// Makes the journals of `to` out of those of `from`, durably. Nothing refers to them yet.
+pub fn move_journals(disk: &dyn Disk, from: &NodeConfig, to: &NodeConfig) -> Result<Moved, MoveError> {
+    FileOp::RemoveDirectory { path: to.journals_directory() }.execute(disk)?;
+    let mut new =
+        (0..to.shards).map(|shard| NewJournal::make(disk, to, ShardId(shard))).collect::<Result<Vec<_>, _>>()?;
+    let mut moved = Moved::default();
+    for shard in (0..from.shards).map(ShardId) {
+        let recovered = recover(disk, from, shard).map_err(|error| MoveError::Recovery(shard, error))?;
+        if let Some((partition, error)) = recovered.refused().next() {
+            return Err(MoveError::Refused(partition, error.clone()));
+        }
+        moved.findings.extend(recovered.report.findings);
+        if let Some(metadata) = recovered.metadata {
+            new[usize::from(METADATA_SHARD.0)].take(metadata.group, false, &mut moved)?;
+        }
+        for partition in recovered.partitions {
+            let id = partition.tag.partition;
+            sync_log(disk, id)?;
+            new[usize::from(shard_of(id, to.shards).0)].take(partition.group, partition.is_marked, &mut moved)?;
+        }
+    }
+    new.into_iter().try_for_each(NewJournal::end)?;
+    Ok(moved)
+}
+
+/// Removes all sets of journals but the node's own: left of a move that did not end, or that has ended.
+pub fn remove_other_journals(disk: &dyn Disk, node: &NodeConfig) -> DiskResult<()> {
+    let own = node.journals_directory();
+    for entry in disk.list("")? {
+        if entry.is_directory && is_journals_directory(&entry.name) && entry.name != *own {
+            FileOp::RemoveDirectory { path: entry.name.into() }.execute(disk)?;
+        }
+    }
+    Ok(())
+}
+
+/// Recovery does not keep what a partition's segments have: there it has to be durable before its journal goes.
+fn sync_log(disk: &dyn Disk, id: PartitionId) -> DiskResult<()> {
+    let directory = partition_directory(id);
+    for entry in disk.list(&directory)?.iter().filter(|entry| entry.name.ends_with(".log")) {
+        disk.sync(&format!("{directory}/{}", entry.name))?;
+    }
+    Ok(())
+}
+
+/// A synced journal that is filled before its shard starts.
+struct NewJournal<'a> {
+    disk: &'a dyn Disk,
+    writer: JournalWriter,
+    max_write_bytes: usize,
+}
+
+impl<'a> NewJournal<'a> {
+    fn make(disk: &'a dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<Self, MoveError> {
+        let config = node.journal(shard, JournalKind::Synced);
+        disk.create_directory(&config.directory)?;
+        let max_write_bytes = config.max_write_bytes as usize;
+        Ok(Self { disk, writer: JournalWriter::new(config, Position::first()), max_write_bytes })
+    }
+
+    fn take(&mut self, group: RecoveredGroup, is_marked: bool, moved: &mut Moved) -> Result<(), MoveError> {
+        let mark = is_marked.then(|| buffered_mark(group.group, group.replica));
+        moved.groups += 1;
+        for draft in group.into_drafts().chain(mark) {
+            moved.records += 1;
+            self.append(draft)?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, draft: Draft) -> Result<(), MoveError> {
+        self.writer.append(draft).map_err(MoveError::Append)?;
+        if self.writer.pending_bytes() >= self.max_write_bytes { self.write(false) } else { Ok(()) }
+    }
+
+    /// Writes until nothing waits.
+    fn write(&mut self, ends: bool) -> Result<(), MoveError> {
+        let at = MonoTime::default();
+        while self.writer.pending_bytes() > 0 || (ends && !self.writer.is_ended()) {
+            if let Some(write) = self.writer.start_write(at) {
+                let written = write.execute(self.disk);
+                // What poisons the writer ends the move, with the same error.
+                drop(self.writer.finished(written.clone(), at));
+                written?;
+            } else {
+                let file = self.writer.prepare().expect("a journal with a prepared file takes what waits");
+                let made = file.execute(self.disk).map(drop);
+                self.writer.prepared(made.clone());
+                made?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As an orderly stop does. A journal that got nothing stays without a file.
+    fn end(mut self) -> Result<(), MoveError> {
+        self.write(false)?;
+        if self.writer.written_sequence() == Sequence(0) {
+            return Ok(());
+        }
+        self.writer.end();
+        self.write(true)
+    }
+}
