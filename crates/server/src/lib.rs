@@ -8,6 +8,7 @@ pub mod config;
 pub mod data_dir;
 pub mod disk;
 mod driver;
+pub mod feed;
 mod listen;
 pub mod log;
 pub mod rehearsal;

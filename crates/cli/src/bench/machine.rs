@@ -4,6 +4,11 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
+use rustix::fs::statvfs;
+
+use crate::failure::Failure;
+use crate::output::bytes;
+
 /// See the module.
 pub(super) struct Machine {
     cores: usize,
@@ -31,6 +36,22 @@ impl Machine {
             file_system: file_system(directory),
         }
     }
+}
+
+/// Refuses to begin what would fill the disk.
+pub(super) fn check_room(directory: &Path, needed: u64) -> Result<(), Failure> {
+    let facts = statvfs(directory).map_err(|errno| Failure::io("the disk's room cannot be told")(errno.into()))?;
+    let free = facts.f_bavail * facts.f_frsize;
+    if free >= needed {
+        return Ok(());
+    }
+    let what = format!(
+        "{} has {} free, this benchmark takes up to {}; name another directory with TMPDIR",
+        directory.display(),
+        bytes(free as f64),
+        bytes(needed as f64)
+    );
+    Err(Failure::Usage(what))
 }
 
 /// The type of the file system with the longest mount point above the directory.

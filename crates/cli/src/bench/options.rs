@@ -56,6 +56,9 @@ pub(super) struct Load {
     /// Records per second of all producers together; by default as many as go
     #[arg(long, value_name = "R", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) rate: Option<u64>,
+    /// More settings of the topic that is made.
+    #[arg(skip)]
+    pub(super) settings: &'static [(&'static str, &'static str)],
     /// Start a broker for this alone, with its data in the directory for temporary files
     #[arg(long)]
     pub(super) own: bool,

@@ -1,11 +1,12 @@
 //! A broker of the benchmark's own: this binary's `server`, in a directory that goes with it.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 
@@ -24,37 +25,62 @@ impl OwnServer {
         let failed = |what: &'static str| Failure::io(format!("a broker for the benchmark cannot be started: {what}"));
         fs::create_dir_all(&directory).map_err(failed("its directory"))?;
         let log = fs::File::create(directory.join("log")).map_err(failed("its log"))?;
-        let program = std::env::current_exe().map_err(failed("this program's path"))?;
-        let child = Command::new(program)
-            .args(["server", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir", "data"])
-            .envs(settings.iter().copied())
-            .current_dir(&directory)
-            // A terminal's interrupt is for the benchmark, which ends its broker itself.
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .map_err(failed("its process"))?;
+        let child = spawn(&directory, log, settings).map_err(failed("its process"))?;
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut server = Self { child, directory, client: String::new(), admin: nowhere };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// Kills the broker and starts it again on the same data. Gives how long that start took until it was ready; what
+    /// `between` does while no broker runs is not counted.
+    pub(super) fn restart(
+        &mut self,
+        settings: &[(&str, &str)],
+        between: impl FnOnce(&Path) -> Result<(), Failure>,
+    ) -> Result<Duration, Failure> {
+        let failed = || Failure::io("the benchmark's broker cannot be started again");
+        self.child.kill().and_then(|()| self.child.wait()).map_err(failed())?;
+        between(&self.directory)?;
+        let log = fs::File::create(self.directory.join("log")).map_err(failed())?;
+        let begin = Instant::now();
+        self.child = spawn(&self.directory, log, settings).map_err(failed())?;
+        self.wait_until_ready()?;
+        Ok(begin.elapsed())
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), Failure> {
         let mut line = String::new();
-        if let Some(out) = server.child.stdout.take() {
-            BufReader::new(out).read_line(&mut line).map_err(failed("its first line"))?;
+        if let Some(out) = self.child.stdout.take() {
+            let failed = Failure::io("the benchmark's broker said nothing");
+            BufReader::new(out).read_line(&mut line).map_err(failed)?;
         }
         let Some((client, admin)) = addresses(&line) else {
-            let log = fs::read_to_string(server.directory.join("log")).unwrap_or_default();
+            let log = fs::read_to_string(self.directory.join("log")).unwrap_or_default();
             let what = format!("the benchmark's broker did not become ready; its log:\n{log}");
             return Err(Failure::Incomplete { what, unknown: false });
         };
-        (server.client, server.admin) = (client, admin);
-        Ok(server)
+        (self.client, self.admin) = (client, admin);
+        Ok(())
     }
 
     /// Where its data is.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
+}
+
+fn spawn(directory: &Path, log: fs::File, settings: &[(&str, &str)]) -> io::Result<Child> {
+    Command::new(std::env::current_exe()?)
+        .args(["server", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir", "data"])
+        .envs(settings.iter().copied())
+        .current_dir(directory)
+        // A terminal's interrupt is for the benchmark, which ends its broker itself.
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
 }
 
 /// Out of the line that a broker prints when it is ready.

@@ -42,10 +42,11 @@ impl Target {
                     ("fsync".to_owned(), load.fsync.clone()),
                     ("max_batch_bytes".to_owned(), load.max_batch_bytes().to_string()),
                 ];
+                let more = load.settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
                 let spec = TopicSpec {
                     name: name.clone(),
                     partitions: load.partitions,
-                    settings: settings.into(),
+                    settings: settings.into_iter().chain(more).collect(),
                     ..TopicSpec::default()
                 };
                 client.admin().create_topic(spec).await?;

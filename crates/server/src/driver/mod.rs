@@ -6,6 +6,7 @@
 
 mod connection;
 pub(crate) mod epoll;
+pub(crate) mod fed;
 mod outgoing;
 #[cfg(test)]
 mod tests;

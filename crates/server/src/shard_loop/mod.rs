@@ -43,7 +43,7 @@ const RETRY: Duration = Duration::from_millis(1);
 const PUBLISH_EVERY_MS: u64 = 250;
 
 /// Everything that a shard's thread is started with.
-pub(crate) struct ShardSetup {
+pub(crate) struct ShardSetup<D = EpollDriver> {
     pub(crate) id: ShardId,
     pub(crate) node: Arc<NodeConfig>,
     pub(crate) disk: Arc<RealDisk>,
@@ -51,7 +51,7 @@ pub(crate) struct ShardSetup {
     pub(crate) clock: Clock,
     /// Randomness for the engine, drawn once.
     pub(crate) seed: u64,
-    pub(crate) driver: EpollDriver,
+    pub(crate) driver: D,
     pub(crate) inbox: Receiver<Message>,
     /// All shards' inboxes by number, this one's included.
     pub(crate) inboxes: Arc<[InboxSender]>,
@@ -86,7 +86,7 @@ impl std::fmt::Display for ShardError {
 impl std::error::Error for ShardError {}
 
 /// Recovers the shard and runs it until it has stopped.
-pub(crate) fn run(setup: ShardSetup) -> Result<(), ShardError> {
+pub(crate) fn run<D: Driver>(setup: ShardSetup<D>) -> Result<(), ShardError> {
     let begin = Instant::now();
     let recovered = recover(&*setup.disk, &setup.node, setup.id).map_err(ShardError::Recovery)?;
     let RecoveryReport { journal_records, journal_bytes, ended_cleanly, findings } = &recovered.report;
@@ -134,11 +134,11 @@ pub(crate) fn run(setup: ShardSetup) -> Result<(), ShardError> {
     shard_loop.run()
 }
 
-struct ShardLoop {
+struct ShardLoop<D> {
     id: ShardId,
     shard: Shard,
     clock: Clock,
-    driver: EpollDriver,
+    driver: D,
     wake: Arc<Wake>,
     inbox: Receiver<Message>,
     inboxes: Arc<[InboxSender]>,
@@ -162,7 +162,7 @@ struct ShardLoop {
     stopped: bool,
 }
 
-impl ShardLoop {
+impl<D: Driver> ShardLoop<D> {
     fn run(mut self) -> Result<(), ShardError> {
         let now = self.clock.now();
         self.carry_out(now.mono);

@@ -9,6 +9,7 @@ mod view;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 
 use super::machine::Machine;
 use super::options::Load;
@@ -26,6 +27,9 @@ pub(crate) struct All {
     /// A second a load and little data: to see that it works, not for the figures
     #[arg(long)]
     small: bool,
+    /// Only these measurements
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(rows::ROWS.map(|(name, _)| name)))]
+    only: Vec<String>,
 }
 
 /// One budget and how it was met.
@@ -67,6 +71,10 @@ struct Extent<'a> {
     /// Bytes of the log that is read cold.
     cold_bytes: u64,
     many_partitions: u32,
+    /// How long large batches are published.
+    sustained_seconds: u64,
+    /// Bytes of the log that a restart finds.
+    restart_bytes: u64,
 }
 
 impl Extent<'_> {
@@ -90,6 +98,7 @@ impl Extent<'_> {
             fsync: "always".into(),
             warmup: self.warmup,
             rate: None,
+            settings: &[],
             own: true,
         }
     }
@@ -105,15 +114,32 @@ impl Extent<'_> {
 pub(crate) fn run(args: &All, global: &Global) -> Result<(), Failure> {
     const MIB: u64 = 1024 * 1024;
     let extent = match args.small {
-        true => Extent { global, seconds: 1, warmup: 0, cold_bytes: 32 * MIB, many_partitions: 50 },
-        false => Extent { global, seconds: args.seconds, warmup: 1, cold_bytes: 1024 * MIB, many_partitions: 1000 },
+        true => Extent {
+            global,
+            seconds: 1,
+            warmup: 0,
+            cold_bytes: 32 * MIB,
+            many_partitions: 50,
+            sustained_seconds: 1,
+            restart_bytes: 16 * MIB,
+        },
+        false => Extent {
+            global,
+            seconds: args.seconds,
+            warmup: 1,
+            cold_bytes: 1024 * MIB,
+            many_partitions: 1000,
+            sustained_seconds: 20,
+            restart_bytes: 1024 * MIB,
+        },
     };
     let mut table = Vec::new();
-    for row in rows::ROWS {
+    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
+    for (_, measure) in rows::ROWS.into_iter().filter(|(name, _)| wanted(name)) {
         if stop::is_wanted() {
             break;
         }
-        for row in row(&extent)? {
+        for row in measure(&extent)? {
             output::note(global, format_args!("{}: {:.2}", row.work, row.ratio));
             table.push(row);
         }

@@ -1,5 +1,8 @@
 //! The rows of the table.
 
+mod restart;
+mod sustained;
+
 use super::{Budget, Extent, Row};
 use crate::bench::baseline;
 use crate::bench::options::{Load, Switch};
@@ -14,14 +17,22 @@ use crate::output::bytes;
 const BATCH_RECORDS: u32 = 63;
 const BATCH_BYTES: usize = 64 * 1024;
 /// How names of segment files end.
-const SEGMENTS: &str = "log";
+pub(super) const SEGMENTS: &str = "log";
 
 /// Measures one or more rows.
 type Measure = fn(&Extent<'_>) -> Result<Vec<Row>, Failure>;
 
-/// In the order of the table.
-pub(super) const ROWS: [Measure; 6] =
-    [publish_synced, publish_interval, single_records, tailing_reader, cold_read, many_partitions];
+/// In the order of the table, with the names for `--only`.
+pub(super) const ROWS: [(&str, Measure); 8] = [
+    ("synced", publish_synced),
+    ("interval", publish_interval),
+    ("single", single_records),
+    ("tailing", tailing_reader),
+    ("cold", cold_read),
+    ("partitions", many_partitions),
+    ("sustained", sustained::measure),
+    ("restart", restart::measure),
+];
 
 /// Against a loop of writes of the batch's size, and against one of writes as large as the journal's, which holds several
 /// batches in one write.

@@ -1,0 +1,51 @@
+//! A start on what a broker that was killed has left, with many partitions.
+
+use super::super::{Budget, Extent, Row};
+use super::SEGMENTS;
+use crate::bench::baseline;
+use crate::bench::machine;
+use crate::bench::options::Load;
+use crate::bench::produce;
+use crate::failure::Failure;
+
+/// How journal files end.
+const JOURNALS: &str = "journal";
+const RECORD_BYTES: u32 = 16 * 1024;
+const SHARDS: &[(&str, &str)] = &[("LOCKGATE_SHARDS_COUNT", "2")];
+
+/// Everything that the start reads comes from the device, as does what it is compared with: the journals alone, plainly.
+pub(super) fn measure(extent: &Extent<'_>) -> Result<Vec<Row>, Failure> {
+    machine::check_room(&std::env::temp_dir(), 4 * extent.restart_bytes)?;
+    let load = Load {
+        size: RECORD_BYTES,
+        records: Some(extent.restart_bytes / u64::from(RECORD_BYTES)),
+        seconds: None,
+        in_flight: 256,
+        warmup: 0,
+        partitions: extent.many_partitions,
+        ..extent.load()
+    };
+    let mut target = extent.target(&load, SHARDS)?;
+    produce::measure(&load, &target)?;
+    let own = target.own.as_mut().expect("every row has its own broker");
+    let failed = || Failure::io("reading the journals failed");
+    let mut plain = 0.0;
+    let took = own.restart(SHARDS, |directory| {
+        baseline::forget_files(directory, JOURNALS).map_err(failed())?;
+        plain = baseline::read_files(directory, JOURNALS).map_err(failed())?.took.as_secs_f64();
+        baseline::forget_files(directory, JOURNALS).map_err(failed())?;
+        baseline::forget_files(directory, SEGMENTS).map_err(failed())
+    })?;
+    let took = took.as_secs_f64();
+    Ok(vec![Row {
+        work: format!(
+            "start after a kill, {} partitions, {} MiB published: seconds until ready beyond the plain reading",
+            extent.many_partitions,
+            extent.restart_bytes >> 20
+        ),
+        measured: format!("{took:.2} s"),
+        against: format!("the journals' files, plainly: {plain:.2} s"),
+        ratio: took - plain,
+        budget: Budget::AtMost(2.0),
+    }])
+}

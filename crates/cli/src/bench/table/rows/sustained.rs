@@ -1,0 +1,115 @@
+//! Large batches for a while, with retention at work: the device's bandwidth, without and with a network.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use lockgate_server::Config;
+use lockgate_server::config::Sources;
+use lockgate_server::feed::{self, Feed};
+use lockgate_wire::batch::{BatchBuilder, Codec, Record};
+
+use super::super::{Budget, Extent, Row};
+use super::{directory, rate};
+use crate::bench::baseline;
+use crate::bench::machine;
+use crate::bench::options::Load;
+use crate::bench::produce;
+use crate::failure::Failure;
+use crate::output::bytes;
+
+/// Records of a batch: with their overhead just below 1 MiB.
+const RECORDS: u32 = 15;
+const RECORD_BYTES: u32 = 64 * 1024;
+const BATCH_BYTES: usize = 1024 * 1024;
+const IN_FLIGHT: u32 = 8;
+/// So that segments are sealed and removed while it goes on.
+const SETTINGS: &[(&str, &str)] = &[("retention_bytes", "1GiB"), ("segment_bytes", "256MiB")];
+/// What a log, its journal and the loop's own file take at most, about.
+const ROOM_BYTES: u64 = 6 << 30;
+
+pub(super) fn measure(extent: &Extent<'_>) -> Result<Vec<Row>, Failure> {
+    let duration = Duration::from_secs(extent.sustained_seconds);
+    let scratch = std::env::temp_dir();
+    machine::check_room(&scratch, ROOM_BYTES)?;
+    let before = device_of(&scratch, duration)?;
+    let in_process = in_process(&scratch, duration)?;
+    let load = Load {
+        size: RECORD_BYTES,
+        batch_records: RECORDS,
+        in_flight: IN_FLIGHT,
+        seconds: Some(extent.sustained_seconds),
+        settings: SETTINGS,
+        ..extent.load()
+    };
+    let target = extent.target(&load, &[])?;
+    let published = produce::measure(&load, &target)?;
+    // The same run and the same directory again: a device that slowed down meanwhile slows both.
+    let after = device_of(directory(&target), duration)?;
+    drop(target);
+    let device = (before + after) / 2.0;
+    let sink = baseline::tcp_sink(BATCH_BYTES, duration).map_err(Failure::io("the loopback stream failed"))?;
+    let least = device.min(sink.bytes_per_second() / 2.0);
+    let against = format!("loops of 1 MiB, before and after, O_DIRECT+O_DSYNC: {}/s", bytes(device));
+    Ok(vec![
+        Row {
+            work: format!(
+                "{} s of 1 MiB batches, fsync always, retention on, fed in process",
+                extent.sustained_seconds
+            ),
+            measured: format!("{}/s", bytes(in_process)),
+            against: against.clone(),
+            ratio: in_process / device,
+            budget: Budget::AtLeast(0.8),
+        },
+        Row {
+            work: "the same through TCP, against the smaller of that loop and half the sink".into(),
+            measured: rate(&published),
+            against: format!("{against}; half the TCP sink: {}/s", bytes(sink.bytes_per_second() / 2.0)),
+            ratio: published.bytes_per_second() / least,
+            budget: Budget::AtLeast(0.8),
+        },
+    ])
+}
+
+/// Bytes a second of a bare loop; where nothing can be written past the page cache, of appends with syncs.
+fn device_of(scratch: &Path, duration: Duration) -> Result<f64, Failure> {
+    let failed = || Failure::io("the loop of writes and syncs failed");
+    let direct = baseline::direct(scratch, BATCH_BYTES, duration).map_err(failed())?;
+    let rate = match direct {
+        Some(direct) => direct,
+        None => baseline::append_and_sync(scratch, BATCH_BYTES, duration).map_err(failed())?,
+    };
+    Ok(rate.bytes_per_second())
+}
+
+fn in_process(scratch: &Path, duration: Duration) -> Result<f64, Failure> {
+    let batch = batch();
+    let settings = SETTINGS.iter().chain(&[("max_batch_bytes", "2MiB")]);
+    let size = batch.len() as f64;
+    let feed = Feed {
+        batch,
+        in_flight: IN_FLIGHT,
+        duration,
+        settings: settings.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+    };
+    let sources = Sources { flags: vec![("shards.count", "1".to_owned())], ..Sources::default() };
+    let config = Config::load(&sources).map_err(Failure::Config)?;
+    let data = scratch.join(format!("lockgate-fed-{}", std::process::id()));
+    let fed = feed::run(&config, &data, feed);
+    // What cannot be removed is left to whoever cleans temporary files.
+    drop(fs::remove_dir_all(&data));
+    let fed = fed.map_err(|error| Failure::Incomplete { what: error.to_string(), unknown: false })?;
+    Ok(fed.batches as f64 * size / fed.took.as_secs_f64().max(1e-9))
+}
+
+fn batch() -> Bytes {
+    let mut builder = BatchBuilder::new(Codec::None);
+    let value = Bytes::from(vec![0x5a; RECORD_BYTES as usize]);
+    for _ in 0..RECORDS {
+        let record = Record { key: None, value: Some(value.clone()), headers: Vec::new(), timestamp_ms: 0 };
+        builder.push(&record).expect("a record that fits a batch");
+    }
+    builder.build(None)
+}
