@@ -79,6 +79,11 @@ impl SimDisk {
         self.state.borrow().is_cut
     }
 
+    /// How many files a directory has, as somebody sees it who looks from outside.
+    pub fn count_files(&self, directory: &str) -> u64 {
+        self.state.borrow().names.count(directory)
+    }
+
     /// The next write or sync fails with EIO, having done some of its work.
     pub fn fail_next_write(&self) {
         self.state.borrow_mut().fails_next_write = true;

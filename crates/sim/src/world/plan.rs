@@ -65,7 +65,7 @@ impl Plan {
             cluster: Uid(cluster),
             shards: rng.within(1..=4) as u16,
             incarnation: 0,
-            journal: JournalSettings { file_bytes, max_write_bytes },
+            journal: JournalSettings { file_bytes, max_write_bytes, max_bytes: draw_max_bytes(file_bytes, rng) },
             limits: draw_limits(rng),
             advertise: Vec::new(),
             version: "sim".to_owned(),
@@ -95,6 +95,11 @@ impl Faults {
             by_steps_per_mille: *rng.pick(&[0, 200, 600]),
         }
     }
+}
+
+/// Mostly so small that the journals are at their bound all the time.
+fn draw_max_bytes(file_bytes: u64, rng: &mut Rng) -> u64 {
+    if rng.per_mille(200) { JournalSettings::default().max_bytes } else { file_bytes * rng.within(4..=8) }
 }
 
 /// Often the defaults, else so small that the bounds are met all the time.
