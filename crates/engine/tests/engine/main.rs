@@ -11,6 +11,7 @@ mod models;
 mod publish;
 mod readers;
 mod recovery;
+mod room;
 mod scenarios;
 mod sessions;
 mod stop;
