@@ -14,9 +14,10 @@ use raft::{Config, NO_LIMIT, RawNode, Ready, StateRole};
 use crate::election::{ELECTION_TICKS_MAX, ELECTION_TICKS_MIN, HEARTBEAT_TICKS, timeout_ticks};
 use crate::entry::kind_of;
 use crate::host::Append;
+use crate::living::{Base, Living};
 use crate::log::Log;
-use crate::record::{self, ENTRY_HEAD_BYTES, HardState, Truncation};
-use crate::{Configuration, Entry, EntryKind, Event, GroupStatus, ProposeError, Proposed, Role};
+use crate::record::{self, BUFFERED_MARK, ENTRY_HEAD_BYTES, HardState, Truncation, Written as WrittenEntry};
+use crate::{Entry, EntryKind, Event, GroupStatus, ProposeError, Proposed, Role};
 
 /// The most bytes that a group may have proposed and not yet committed; a first proposal is taken whatever its size.
 pub const UNCOMMITTED_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -58,10 +59,8 @@ pub(crate) struct Group {
     /// The last record that the buffered journal got from this group; none since the start is 0, as recovery synced what
     /// it read.
     last_buffered: Sequence,
-    /// The bootstrap record, until it is written.
-    bootstrap: Option<(Configuration, Bytes)>,
-    /// Term and vote as they were last written.
-    ballot: (u64, u64),
+    /// What the journals have of it that is needed.
+    living: Living,
     in_flight: VecDeque<InFlight>,
     /// What was confirmed and not yet told.
     persisted: Option<(Term, LogIndex)>,
@@ -75,11 +74,12 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// A group over its log, as a follower. `bootstrap` is there when nothing of the group is in the journal yet.
+    /// A group over its log, as a follower. Without a bootstrap among the living records nothing of the group is in the
+    /// journal yet.
     pub(crate) fn new(
         (id, replica): (GroupId, ReplicaId),
         log: Log,
-        bootstrap: Option<(Configuration, Bytes)>,
+        living: Living,
         durability: JournalKind,
         logger: &slog::Logger,
     ) -> Self {
@@ -103,7 +103,9 @@ impl Group {
         let node = RawNode::new(&config, log, logger).expect(
             "the settings above are valid together, the log refused what the library would, and its id is not 0",
         );
-        let ballot = (node.raft.term, node.raft.vote);
+        let mut living = living;
+        living.ballot.term = Term(node.raft.term);
+        living.ballot.vote = ReplicaId(node.raft.vote);
         Self {
             id,
             replica,
@@ -111,8 +113,7 @@ impl Group {
             durability,
             wanted: durability,
             last_buffered: Sequence(0),
-            bootstrap,
-            ballot,
+            living,
             in_flight: VecDeque::new(),
             persisted: None,
             delivered: applied,
@@ -139,7 +140,7 @@ impl Group {
 
     /// Whether the journal has, or will have, anything of this group.
     pub(crate) fn is_written(&self) -> bool {
-        self.bootstrap.is_none()
+        self.living.bootstrap > Sequence(0)
     }
 
     pub(crate) fn status(&self) -> GroupStatus {
@@ -273,30 +274,37 @@ impl Group {
         let mut in_flight = InFlight { number: ready.number(), synced: Sequence(0), buffered: Sequence(0), last: None };
         let (group, replica) = (self.id, self.replica);
         let draft = |kind, body| Draft { group, replica, kind, body };
-        if let Some((configuration, tag)) = self.bootstrap.take() {
-            let body = record::encode_bootstrap(&configuration, tag);
+        if !self.is_written() {
+            let body = record::encode_bootstrap(&self.living.configuration, self.living.tag.clone());
             in_flight.synced = journals.append(JournalKind::Synced, draft(RecordKind::Bootstrap, body))?;
+            self.living.bootstrap = in_flight.synced;
         }
         // The commit index alone is no reason to write: a sole voter commits its whole log when it leads again.
-        if let Some(state) = ready.hs().filter(|state| (state.term, state.vote) != self.ballot) {
-            self.ballot = (state.term, state.vote);
+        let ballot = (self.living.ballot.term.0, self.living.ballot.vote.0);
+        if let Some(state) = ready.hs().filter(|state| (state.term, state.vote) != ballot) {
             let state =
                 HardState { term: Term(state.term), vote: ReplicaId(state.vote), commit: LogIndex(state.commit) };
             let body = record::encode_hard_state(state);
             in_flight.synced = journals.append(JournalKind::Synced, draft(RecordKind::HardState, body))?;
+            (self.living.ballot, self.living.hard_state) = (state, in_flight.synced);
         }
         let entries = ready.take_entries();
         let Some((first, last)) = entries.first().zip(entries.last()) else { return Ok(in_flight) };
         in_flight.last = Some((Term(last.term), LogIndex(last.index)));
         let term = Term(self.node.raft.term);
         if first.index <= self.node.store().last().0 {
-            let body = record::encode_truncation(Truncation { from: LogIndex(first.index), term });
+            let truncation = Truncation { from: LogIndex(first.index), term };
+            let body = record::encode_truncation(truncation);
             in_flight.synced = journals.append(JournalKind::Synced, draft(RecordKind::Truncate, body))?;
+            self.living.truncations.push((truncation, in_flight.synced));
         }
         let mut heads = BytesMut::with_capacity(entries.len() * ENTRY_HEAD_BYTES);
         for entry in &entries {
-            let body = record::encode_entry(&mut heads, Entry::from_library(entry.clone()), term);
+            let entry = Entry::from_library(entry.clone());
+            let body = record::encode_entry(&mut heads, entry.clone(), term);
             let sequence = journals.append(self.durability, draft(RecordKind::Entry, body))?;
+            let place = (sequence, journals.file(self.durability));
+            self.living.appended(self.durability, place, WrittenEntry { written_in: term, entry });
             match self.durability {
                 JournalKind::Synced => in_flight.synced = sequence,
                 JournalKind::Buffered => in_flight.buffered = sequence,
@@ -304,6 +312,33 @@ impl Group {
         }
         self.node.mut_store().append(entries);
         Ok(in_flight)
+    }
+
+    /// Says in the synced journal that entries may be in the buffered one.
+    pub(crate) fn mark_buffered(&mut self, journals: &mut impl Append) -> Result<Sequence, AppendRefused> {
+        let mark = self.checkpoint_mark(vec![Bytes::from_static(BUFFERED_MARK)], journals)?;
+        self.living.buffered_mark = mark;
+        Ok(mark)
+    }
+
+    /// Says in the synced journal that the engine's files have everything up to `base`.
+    pub(crate) fn mark_base(&mut self, base: Base, journals: &mut impl Append) -> Result<(), AppendRefused> {
+        let mark = self.checkpoint_mark(record::encode_base(base), journals)?;
+        self.living.set_base(base, mark);
+        Ok(())
+    }
+
+    fn checkpoint_mark(&self, body: Vec<Bytes>, journals: &mut impl Append) -> Result<Sequence, AppendRefused> {
+        let draft = Draft { group: self.id, replica: self.replica, kind: RecordKind::CheckpointMark, body };
+        journals.append(JournalKind::Synced, draft)
+    }
+
+    pub(crate) fn living(&self) -> &Living {
+        &self.living
+    }
+
+    pub(crate) fn living_mut(&mut self) -> &mut Living {
+        &mut self.living
     }
 
     /// Hands committed entries out, and says when the leader's own first is among them.

@@ -4,7 +4,7 @@
 //! append. One round: proposals, then [`Host::advance`]; when a journal write is confirmed [`Host::persisted`], then
 //! `advance` again for what that committed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use lockgate_storage::journal::{AppendRefused, Draft, JournalKind, Journals, RecordKind, Sequence};
@@ -12,6 +12,7 @@ use lockgate_wire::{GroupId, LogIndex, ReplicaId, Term};
 use rustc_hash::FxHashMap;
 
 use crate::group::{Confirmed, Group};
+use crate::living::{Base, Living};
 use crate::log::Log;
 use crate::record::{HardState, TERM_MAX};
 use crate::{Configuration, ConsensusError, Event, GroupStatus, ProposeError, Proposed, RecoveredGroup};
@@ -20,12 +21,27 @@ use crate::{Configuration, ConsensusError, Event, GroupStatus, ProposeError, Pro
 pub trait Append {
     /// Takes a record for the next write, and numbers it. Refused before anything changed.
     fn append(&mut self, journal: JournalKind, draft: Draft) -> Result<Sequence, AppendRefused>;
+    /// The number of the file that the journal writes: a record that is appended now goes there or behind it.
+    fn file(&self, journal: JournalKind) -> u64;
 }
 
 impl Append for Journals {
     fn append(&mut self, journal: JournalKind, draft: Draft) -> Result<Sequence, AppendRefused> {
         self.get_mut(journal).append(draft)
     }
+
+    fn file(&self, journal: JournalKind) -> u64 {
+        self.get(journal).current_file()
+    }
+}
+
+/// How a group can do without old records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Laggard {
+    /// They are few and can be [carried](Host::carry) forward.
+    Carry,
+    /// The engine has to write down what they made, and say so ([`Host::mark_base`]).
+    WriteDown,
 }
 
 /// The groups of one shard.
@@ -35,6 +51,8 @@ pub struct Host {
     groups: FxHashMap<GroupId, Group>,
     /// Groups that may have something to write or to tell, each once, in the order in which they got it.
     listed: Vec<GroupId>,
+    /// Replicas that were recovered and are not open: what the journals have of them is needed all the same.
+    held: BTreeMap<GroupId, (ReplicaId, Living)>,
     /// Removed replicas whose record is not written yet.
     removed: Vec<(GroupId, ReplicaId)>,
     /// What was appended and not confirmed, by journal: a group's last record of a round, in sequence order.
@@ -56,6 +74,7 @@ impl Host {
             logger: slog::Logger::root(slog::Discard, slog::o!()),
             groups: FxHashMap::default(),
             listed: Vec::new(),
+            held: BTreeMap::new(),
             removed: Vec::new(),
             waiting_synced: VecDeque::new(),
             waiting_buffered: VecDeque::new(),
@@ -79,7 +98,8 @@ impl Host {
         self.check_new(group, replica)?;
         let configuration = Configuration::sole(replica);
         let log = Log::empty(&configuration);
-        self.start(Group::new((group, replica), log, Some((configuration, tag)), durability, &self.logger), group);
+        let living = Living::new(configuration, tag);
+        self.start(Group::new((group, replica), log, living, durability, &self.logger), group);
         Ok(())
     }
 
@@ -93,18 +113,23 @@ impl Host {
         applied_term: Term,
         durability: JournalKind,
     ) -> Result<(), ConsensusError> {
-        let RecoveredGroup { group, replica, tag: _, term, vote, commit, entries, configuration } = recovered;
+        let (group, replica, living) = (recovered.group, recovered.replica, recovered.living.clone());
         self.check_new(group, replica)?;
-        if configuration != Configuration::sole(replica) {
-            return Err(ConsensusError::NotSoleVoter { group, replica, voters: configuration.voters.len() });
+        match recovered_log(recovered, (applied, applied_term)) {
+            Ok(log) => {
+                self.start(Group::new((group, replica), log, living, durability, &self.logger), group);
+                Ok(())
+            }
+            Err(error) => {
+                self.held.insert(group, (replica, living));
+                Err(error)
+            }
         }
-        if term >= TERM_MAX {
-            return Err(ConsensusError::TermsExhausted { group, term });
-        }
-        let state = HardState { term, vote, commit };
-        let log = Log::recovered(group, state, &configuration, entries, (applied, applied_term))?;
-        self.start(Group::new((group, replica), log, None, durability, &self.logger), group);
-        Ok(())
+    }
+
+    /// Keeps what the journals have of a replica that is not opened, until it is removed.
+    pub fn hold(&mut self, recovered: RecoveredGroup) {
+        self.held.insert(recovered.group, (recovered.replica, recovered.living));
     }
 
     /// Appends a proposal to the group's log, keeping the bytes by reference. Committed when an entry with the returned
@@ -188,9 +213,68 @@ impl Host {
     /// Drops a group for good: its record of removal is written at the next [`Host::advance`], and no recovery gives it
     /// back after that.
     pub fn remove(&mut self, group: GroupId) {
-        if let Some(state) = self.groups.remove(&group).filter(Group::is_written) {
-            self.removed.push((group, state.replica()));
-        }
+        let open = self.groups.remove(&group).filter(Group::is_written).map(|state| state.replica());
+        let held = self.held.remove(&group).map(|(replica, _)| replica);
+        self.removed.extend(open.or(held).map(|replica| (group, replica)));
+    }
+
+    /// Says durably, in the synced journal, that entries of the group may be in the buffered one. `None`: it is not open.
+    pub fn mark_buffered(
+        &mut self,
+        group: GroupId,
+        journals: &mut impl Append,
+    ) -> Result<Option<Sequence>, AppendRefused> {
+        self.groups.get_mut(&group).map(|state| state.mark_buffered(journals)).transpose()
+    }
+
+    /// The engine's files have the group's log up to `base`, and what it made, durably: a start needs no earlier entry.
+    pub fn mark_base(&mut self, group: GroupId, base: Base, journals: &mut impl Append) -> Result<(), AppendRefused> {
+        self.groups.get_mut(&group).map_or(Ok(()), |state| state.mark_base(base, journals))
+    }
+
+    /// The lowest record of a journal that a group needs; `None` when none needs any. Not to be asked while the record of
+    /// a removal is not appended yet: until it is durable, the removed group's records have to stay.
+    pub fn floor(&self, journal: JournalKind) -> Option<Sequence> {
+        self.all_living().filter_map(|(_, living)| living.floor(journal)).min()
+    }
+
+    /// Whether everything that was removed is said in the journal.
+    pub fn has_unwritten_removals(&self) -> bool {
+        !self.removed.is_empty()
+    }
+
+    /// The groups that need records of a journal up to `up_to`, by id, and how each can do without.
+    pub fn laggards(&self, journal: JournalKind, up_to: Sequence) -> Vec<(GroupId, Laggard)> {
+        let lags = |(group, living): (GroupId, &Living)| {
+            living.floor(journal).filter(|floor| *floor <= up_to)?;
+            let entries = living.entries_floor(journal).is_some_and(|floor| floor <= up_to);
+            Some((group, if !entries || living.can_carry() { Laggard::Carry } else { Laggard::WriteDown }))
+        };
+        let mut laggards: Vec<_> = self.all_living().filter_map(lags).collect();
+        laggards.sort_unstable_by_key(|(group, _)| *group);
+        laggards
+    }
+
+    /// Appends once more what a journal has of the group up to `up_to`, with the same meaning. Gives how many records that
+    /// took.
+    pub fn carry(
+        &mut self,
+        group: GroupId,
+        journal: JournalKind,
+        up_to: Sequence,
+        journals: &mut impl Append,
+    ) -> Result<u64, AppendRefused> {
+        let (replica, living) = match (self.groups.get_mut(&group), self.held.get_mut(&group)) {
+            (Some(state), _) => (state.replica(), state.living_mut()),
+            (None, Some((replica, living))) => (*replica, living),
+            (None, None) => return Ok(0),
+        };
+        living.carry((group, replica), journal, up_to, journals)
+    }
+
+    fn all_living(&self) -> impl Iterator<Item = (GroupId, &Living)> {
+        let held = self.held.iter().map(|(group, (_, living))| (*group, living));
+        self.groups.iter().map(|(group, state)| (*group, state.living())).chain(held)
     }
 
     /// The shard's journal failed: all groups step down, nothing is taken or committed any more. The next
@@ -256,6 +340,19 @@ impl Host {
         }
         Ok(())
     }
+}
+
+/// The log of a recovered group, if this build can serve it.
+fn recovered_log(recovered: RecoveredGroup, applied: (LogIndex, Term)) -> Result<Log, ConsensusError> {
+    let RecoveredGroup { group, replica, term, vote, commit, entries, configuration, base, .. } = recovered;
+    if configuration != Configuration::sole(replica) {
+        return Err(ConsensusError::NotSoleVoter { group, replica, voters: configuration.voters.len() });
+    }
+    if term >= TERM_MAX {
+        return Err(ConsensusError::TermsExhausted { group, term });
+    }
+    let state = HardState { term, vote, commit };
+    Log::recovered(group, state, &configuration, (base.index, entries), applied)
 }
 
 /// Puts a group on the list of those that have something, once.

@@ -33,25 +33,28 @@ impl Log {
         }
     }
 
-    /// A log as it was recovered, applied up to an index that it holds or directly precedes. Whatever would make the
-    /// library panic is refused here: a commit index or an applied index above the last entry, a gap, a falling term.
+    /// A log as it was recovered, applied up to an index that it holds or directly precedes; without entries it ends at its
+    /// base. Whatever would make the library panic is refused here: a commit index or an applied index above the last entry, a gap, a falling term.
     pub(crate) fn recovered(
         group: GroupId,
         state: HardState,
         configuration: &Configuration,
-        entries: Vec<Entry>,
+        (base, entries): (LogIndex, Vec<Entry>),
         applied: (LogIndex, Term),
     ) -> Result<Self, ConsensusError> {
         check_order(group, state.term, &entries)?;
         let (applied, applied_term) =
             if applied.0 <= SNAPSHOT_INDEX { (SNAPSHOT_INDEX, SNAPSHOT_TERM) } else { applied };
-        let last = entries.last().map_or(SNAPSHOT_INDEX, |entry| entry.index);
+        let last = entries.last().map_or(base, |entry| entry.index);
         if applied > last {
             return Err(ConsensusError::AppliedAboveLog { group, applied, last });
         }
         match entries.first() {
             Some(first) if first.index.0 > applied.0 + 1 => {
                 return Err(ConsensusError::Hole { group, after: applied, next: first.index });
+            }
+            None if applied < last => {
+                return Err(ConsensusError::Hole { group, after: applied, next: LogIndex(last.0 + 1) });
             }
             _ => {}
         }

@@ -9,13 +9,15 @@
 //! configuration  index u64, configuration
 //! truncate       from u64, term u64
 //! removed        nothing
+//! checkpoint     the text "buffered" (entries may be in the buffered journal), or a base: index u64, term u64,
+//!                next offset u64
 //! configuration within those: four times (count u16, replica ids u64 each): voters, learners, outgoing, learners next
 //! ```
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use lockgate_wire::{LogIndex, ReplicaId, Term};
+use lockgate_wire::{LogIndex, Offset, ReplicaId, Term};
 
-use crate::{Configuration, Entry, EntryKind};
+use crate::{Base, Configuration, Entry, EntryKind};
 
 /// The largest index that is taken for one: far above what a log reaches, far below where sums overflow.
 pub const LOG_INDEX_MAX: LogIndex = LogIndex(1 << 62);
@@ -30,6 +32,9 @@ pub(crate) const ENTRY_HEAD_BYTES: usize = 8 + 8 + 8 + 1 + 4;
 pub(crate) const SNAPSHOT_INDEX: LogIndex = LogIndex(1);
 /// Its term.
 pub(crate) const SNAPSHOT_TERM: Term = Term(1);
+
+/// The body of a checkpoint mark that says: entries of this replica may be in the buffered journal.
+pub const BUFFERED_MARK: &[u8] = b"buffered";
 
 /// Why a body is not what its record's kind says.
 pub(crate) type Malformed = &'static str;
@@ -145,6 +150,19 @@ pub(crate) fn decode_truncation(mut body: Bytes) -> Result<Truncation, Malformed
     let from = index(body.get_u64_le())?;
     let term = term(body.get_u64_le())?;
     Ok(Truncation { from, term })
+}
+
+pub(crate) fn encode_base(base: Base) -> Vec<Bytes> {
+    vec![numbers(&[base.index.0, base.term.0, base.next_offset.0])]
+}
+
+pub(crate) fn decode_base(mut body: Bytes) -> Result<Base, Malformed> {
+    if body.len() != 24 {
+        return Err("it is not 24 bytes long");
+    }
+    let index = index(body.get_u64_le())?;
+    let term = term(body.get_u64_le())?;
+    Ok(Base { index, term, next_offset: Offset(body.get_u64_le()) })
 }
 
 fn numbers(numbers: &[u64]) -> Bytes {

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
 
 use bytes::{Bytes, BytesMut};
-use lockgate_storage::journal::{Draft, JournalKind, RecordKind, RecoveredRecord};
+use lockgate_storage::journal::{Draft, JournalKind, RecordKind, RecoveredRecord, Sequence};
 use lockgate_wire::{GroupId, LogIndex, ReplicaId, Term};
 
+use crate::living::Living;
 use crate::log::check_order;
-use crate::record::{self, HardState, Malformed, SNAPSHOT_INDEX, SNAPSHOT_TERM, Truncation, Written};
-use crate::{Configuration, ConsensusError, Entry};
+use crate::record::{self, BUFFERED_MARK, HardState, Malformed, SNAPSHOT_TERM, Truncation, Written};
+use crate::{Base, Configuration, ConsensusError, Entry};
 
 /// A group as the journals have it, to be given to [`crate::Host::open`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,34 +30,44 @@ pub struct RecoveredGroup {
     pub vote: ReplicaId,
     /// What is known to be committed, at most the last index. A sole voter commits its whole log when it leads.
     pub commit: LogIndex,
-    /// The log, in index order without a hole. It starts at 2, or later if older journal files were freed.
+    /// The log, in index order without a hole. It starts at 2, or later if older journal files were freed; then not after
+    /// the base's next.
     pub entries: Vec<Entry>,
     /// Who takes part.
     pub configuration: Configuration,
+    /// Up to here the journals may have freed the log, as the engine's files have it.
+    pub base: Base,
+    pub(crate) living: Living,
 }
 
 impl RecoveredGroup {
     /// The last entry of the log; the virtual snapshot's index when there is none.
     pub fn last_index(&self) -> LogIndex {
-        self.entries.last().map_or(SNAPSHOT_INDEX, |entry| entry.index)
+        self.entries.last().map_or(self.base.index, |entry| entry.index.max(self.base.index))
     }
 
     /// The records that recover to this group, in their order and in the fewest: for a journal that is made anew.
     pub fn into_drafts(self) -> impl Iterator<Item = Draft> {
-        let Self { group, replica, tag, term, vote, commit, entries, configuration } = self;
+        let Self { group, replica, tag, term, vote, commit, entries, configuration, base, living } = self;
         let draft = move |kind, body| Draft { group, replica, kind, body };
         let bootstrap = draft(RecordKind::Bootstrap, record::encode_bootstrap(&configuration, tag));
         let state = draft(RecordKind::HardState, record::encode_hard_state(HardState { term, vote, commit }));
+        let mark = |body| draft(RecordKind::CheckpointMark, body);
+        let buffered = (living.buffered_mark > Sequence(0)).then(|| mark(vec![Bytes::from_static(BUFFERED_MARK)]));
+        let base = (living.base_mark > Sequence(0)).then(|| mark(record::encode_base(base)));
         let mut heads = BytesMut::new();
         // What was voided is not among them, so that all may count as written now.
         let entries = entries
             .into_iter()
             .map(move |entry| draft(RecordKind::Entry, record::encode_entry(&mut heads, entry, term)));
-        [bootstrap, state].into_iter().chain(entries)
+        [bootstrap, state].into_iter().chain(buffered).chain(base).chain(entries)
     }
 
     /// The term of an entry; the virtual snapshot's for what the log no longer has.
     pub fn term_of(&self, index: LogIndex) -> Term {
+        if index == self.base.index {
+            return self.base.term;
+        }
         let at = self.entries.binary_search_by_key(&index, |entry| entry.index);
         at.map_or(SNAPSHOT_TERM, |at| self.entries[at].term)
     }
@@ -80,8 +91,9 @@ struct Replica {
     /// The latest term in which one of those was written: it voids what is above as if it were kept.
     forgotten: Term,
     /// By index; the term of writing never falls from one to the next.
-    entries: BTreeMap<LogIndex, Written>,
+    entries: BTreeMap<LogIndex, (JournalKind, Written)>,
     truncations: Vec<Truncation>,
+    living: Living,
     /// Whether the synced journal, which holds the bootstrap, has anything of this replica.
     in_synced: bool,
     removed: bool,
@@ -96,21 +108,45 @@ impl Recovery {
     /// Takes the next record of a journal. The records of one journal must come in their order.
     pub fn fold(&mut self, journal: JournalKind, record: RecoveredRecord) -> Result<(), ConsensusError> {
         let RecoveredRecord { sequence, group, replica, kind, body, .. } = record;
-        // A checkpoint mark belongs to the state machine and says nothing about the log.
-        if kind == RecordKind::CheckpointMark {
+        let state = self.replicas.entry((group, replica)).or_default();
+        let bad = |what: Malformed| ConsensusError::BadRecord { group, journal, sequence, kind, what };
+        // The mark of the buffered journal may go ahead of the bootstrap.
+        if kind == RecordKind::CheckpointMark && body == BUFFERED_MARK {
+            state.living.buffered_mark = sequence;
             return Ok(());
         }
-        let state = self.replicas.entry((group, replica)).or_default();
         state.in_synced |= journal == JournalKind::Synced;
-        let bad = |what: Malformed| ConsensusError::BadRecord { group, journal, sequence, kind, what };
         match kind {
-            RecordKind::Bootstrap => state.bootstrap = Some(record::decode_bootstrap(body).map_err(bad)?),
-            RecordKind::Entry => state.entry(group, record::decode_entry(body).map_err(bad)?)?,
-            RecordKind::HardState => state.hard_state(group, record::decode_hard_state(body).map_err(bad)?)?,
-            RecordKind::Configuration => state.configuration(record::decode_configuration(body).map_err(bad)?),
-            RecordKind::Truncate => state.truncate(record::decode_truncation(body).map_err(bad)?),
+            RecordKind::Bootstrap => {
+                state.bootstrap = Some(record::decode_bootstrap(body).map_err(bad)?);
+                state.living.bootstrap = sequence;
+            }
+            RecordKind::Entry => {
+                let written = record::decode_entry(body).map_err(bad)?;
+                state.living.read(journal, written.entry.index, sequence);
+                state.entry(group, journal, written)?;
+            }
+            RecordKind::HardState => {
+                state.hard_state(group, record::decode_hard_state(body).map_err(bad)?)?;
+                state.living.hard_state = sequence;
+            }
+            RecordKind::Configuration => {
+                state.configuration(record::decode_configuration(body).map_err(bad)?);
+                // From here on the head has to have it.
+                state.living.bootstrap = state.living.bootstrap.min(sequence);
+            }
+            RecordKind::Truncate => {
+                let truncation = record::decode_truncation(body).map_err(bad)?;
+                state.truncate(truncation);
+                state.living.truncations.retain(|(known, _)| *known != truncation);
+                state.living.truncations.push((truncation, sequence));
+            }
+            RecordKind::CheckpointMark => {
+                let base = record::decode_base(body).map_err(bad)?;
+                (state.living.base, state.living.base_mark) = (base, sequence);
+            }
             RecordKind::Removed => state.removed = true,
-            RecordKind::SnapshotMark | RecordKind::ExternalEntry | RecordKind::CheckpointMark => {
+            RecordKind::SnapshotMark | RecordKind::ExternalEntry => {
                 return Err(ConsensusError::UnknownRecord { group, journal, sequence, kind });
             }
         }
@@ -129,7 +165,7 @@ impl Recovery {
         let kept = state.entries.split_off(&index);
         let dropped = std::mem::replace(&mut state.entries, kept);
         state.keep_from = index;
-        state.forgotten = dropped.last_key_value().map_or(state.forgotten, |(_, last)| last.written_in);
+        state.forgotten = dropped.last_key_value().map_or(state.forgotten, |(_, (_, last))| last.written_in);
     }
 
     /// The groups that live, by id.
@@ -148,23 +184,24 @@ impl Recovery {
 
 impl Replica {
     /// Keeps the entry unless something written in a later term voids it, and drops what it voids.
-    fn entry(&mut self, group: GroupId, new: Written) -> Result<(), ConsensusError> {
+    fn entry(&mut self, group: GroupId, journal: JournalKind, new: Written) -> Result<(), ConsensusError> {
         let index = new.entry.index;
         if index < self.keep_from {
             self.forgotten = self.forgotten.max(new.written_in);
             self.drop_older(index, new.written_in);
             return Ok(());
         }
-        let before = self.entries.range(..=index).next_back().map_or(self.forgotten, |(_, before)| before.written_in);
+        let before =
+            self.entries.range(..=index).next_back().map_or(self.forgotten, |(_, (_, before))| before.written_in);
         let truncated = self.truncations.iter().any(|cut| cut.from <= index && cut.term > new.written_in);
         if truncated || before > new.written_in {
             return Ok(());
         }
         self.drop_older(index, new.written_in);
         match self.entries.entry(index) {
-            Slot::Vacant(slot) => drop(slot.insert(new)),
+            Slot::Vacant(slot) => drop(slot.insert((journal, new))),
             // The same entry again: carried forward within its journal.
-            Slot::Occupied(slot) if *slot.get() == new => {}
+            Slot::Occupied(slot) if slot.get().1 == new => {}
             Slot::Occupied(_) => {
                 return Err(ConsensusError::Conflict { group, index, written_in: new.written_in });
             }
@@ -179,7 +216,7 @@ impl Replica {
 
     /// Drops what was written before `term` at `from` and above. It is a run, as terms of writing never fall along it.
     fn drop_older(&mut self, from: LogIndex, term: Term) {
-        let older = |(index, old): (&LogIndex, &Written)| (old.written_in < term).then_some(*index);
+        let older = |(index, (_, old)): (&LogIndex, &(JournalKind, Written))| (old.written_in < term).then_some(*index);
         while let Some(index) = self.entries.range(from..).next().and_then(older) {
             self.entries.remove(&index);
         }
@@ -212,17 +249,39 @@ impl Replica {
         let configuration = self.configuration.map_or(configuration, |(_, newer)| newer);
         let HardState { mut term, mut vote, commit } = self.hard_state;
         term = term.max(SNAPSHOT_TERM);
-        let written = self.entries.last_key_value().map_or(self.forgotten, |(_, last)| last.written_in);
+        let written = self.entries.last_key_value().map_or(self.forgotten, |(_, (_, last))| last.written_in);
         let written = self.truncations.iter().map(|cut| cut.term).fold(written, Term::max);
         if written > term {
             // The buffered journal got further than the synced one, which was to hold this term and its vote. Neither
             // was confirmed, but the term is used up: voting for itself in it gives nobody else a second vote.
             (term, vote) = (written, replica);
         }
-        let entries: Vec<_> = self.entries.into_values().map(|written| written.entry).collect();
+        term = term.max(self.living.base.term);
+        let mut living = self.living;
+        living.configuration = configuration.clone();
+        living.tag = tag.clone();
+        living.ballot = self.hard_state;
+        living.set_base(living.base, living.base_mark);
+        let base = living.base;
+        let mut entries = Vec::new();
+        for (index, (journal, written)) in self.entries {
+            let follows = entries.last().is_none_or(|before: &Entry| before.index.0 + 1 == index.0);
+            // What lies before a hole was freed, though not everywhere, if the engine's files reach behind the hole.
+            if !follows && index.0 <= base.index.0 + 1 {
+                entries.clear();
+            }
+            entries.push(written.entry.clone());
+            if index > base.index {
+                living.keep(journal, written);
+            }
+        }
         check_order(group, term, &entries)?;
-        let commit = entries.last().map_or(record::SNAPSHOT_INDEX, |last| commit.min(last.index));
-        Ok(Some(RecoveredGroup { group, replica, tag, term, vote, commit, entries, configuration }))
+        if entries.last().is_some_and(|last| last.index < base.index) {
+            entries.clear();
+        }
+        let last = entries.last().map_or(base.index, |last| last.index);
+        let commit = commit.min(last);
+        Ok(Some(RecoveredGroup { group, replica, tag, term, vote, commit, entries, configuration, base, living }))
     }
 }
 

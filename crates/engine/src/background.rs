@@ -96,7 +96,7 @@ impl<D> Background<D> {
         };
         core.metrics.file_failures += 1;
         if self.queue.front().is_some_and(|planned| !planned.again) {
-            core.log(Level::Error, format!("{error}; given up, the journal has what it was about"));
+            core.log(Level::Error, format!("{error}; the journal has what it was about"));
             while let Some(planned) = self.queue.pop_front() {
                 if let Some(done) = planned.done {
                     return Some((done, Err(error)));

@@ -37,11 +37,13 @@ pub struct JournalSettings {
     pub file_bytes: u64,
     /// Largest single write.
     pub max_write_bytes: u32,
+    /// Most bytes of each journal. At the bound publishes are refused until older files can go.
+    pub max_bytes: u64,
 }
 
 impl Default for JournalSettings {
     fn default() -> Self {
-        Self { file_bytes: 64 << 20, max_write_bytes: 4 << 20 }
+        Self { file_bytes: 64 << 20, max_write_bytes: 4 << 20, max_bytes: 1 << 30 }
     }
 }
 
@@ -80,6 +82,7 @@ impl NodeConfig {
         let mut config = JournalConfig::new(kind, directory, identity);
         config.file_bytes = self.journal.file_bytes;
         config.max_write_bytes = self.journal.max_write_bytes;
+        config.max_bytes = self.journal.max_bytes;
         config
     }
 }

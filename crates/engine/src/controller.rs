@@ -10,9 +10,10 @@ use bytes::Bytes;
 use lockgate_catalog::plan::{self, NewTopic};
 use lockgate_catalog::view::ClusterView;
 use lockgate_catalog::{Catalog, Command, Outcome};
-use lockgate_consensus::{Entry, EntryKind};
+use lockgate_consensus::{Base, Entry, EntryKind};
 use lockgate_storage::checkpoint::{self, CheckpointHeader};
 use lockgate_storage::disk::{DiskResult, FileOp, Path};
+use lockgate_storage::journal::{JournalKind, Purpose};
 use lockgate_wire::{
     Error, ErrorKind, GroupId, LogIndex, MonoTime, Offset, OutFrame, ReplicaId, ShardId, Term, TopicId, proto,
 };
@@ -33,7 +34,7 @@ pub(crate) const METADATA_GROUP: GroupId = GroupId(0);
 pub(crate) const METADATA_REPLICA: ReplicaId = ReplicaId(1);
 
 /// What a proposed command is for.
-enum Purpose {
+enum Wanted {
     Cluster,
     Request(Origin),
     ProducerIds,
@@ -49,18 +50,19 @@ struct Waiting {
 
 enum Done {
     Made,
-    Checkpointed(LogIndex),
+    Checkpointed(Base),
     Removed,
 }
 
 /// The controller of a node.
 pub(crate) struct Controller {
     catalog: Catalog,
-    term: Term,
+    /// The last committed entry, which the catalog has if it was for it.
+    applied: (LogIndex, Term),
     serving: bool,
     /// Whether the newest view was given out.
     view_is_out: bool,
-    proposed: VecDeque<(LogIndex, Purpose)>,
+    proposed: VecDeque<(LogIndex, Wanted)>,
     waiting: Vec<Waiting>,
     /// The newest view that each shard has taken.
     taken: Vec<u64>,
@@ -72,14 +74,16 @@ pub(crate) struct Controller {
     checkpoints: Vec<LogIndex>,
     entries_since_checkpoint: u64,
     checkpointing: bool,
+    /// The journal asks for a checkpoint, so that its files can go.
+    is_written_down: bool,
 }
 
 impl Controller {
     /// A controller over the catalog of a checkpoint, or an empty one.
-    pub(crate) fn new(shards: u16, catalog: Catalog, checkpoints: Vec<LogIndex>) -> Self {
+    pub(crate) fn new(shards: u16, catalog: Catalog, applied: (LogIndex, Term), checkpoints: Vec<LogIndex>) -> Self {
         Self {
             catalog,
-            term: Term(0),
+            applied,
             serving: false,
             view_is_out: false,
             proposed: VecDeque::new(),
@@ -91,6 +95,7 @@ impl Controller {
             checkpoints,
             entries_since_checkpoint: 0,
             checkpointing: false,
+            is_written_down: true,
         }
     }
 
@@ -115,7 +120,7 @@ impl Controller {
         if !self.catalog.view().is_initialised() {
             let (cluster_id, node, time) = (core.node.cluster, core.node.node, core.now.wall);
             let command = Command::InitCluster { cluster_id, node, time };
-            if self.propose(core, &command, Purpose::Cluster).is_err() {
+            if self.propose(core, &command, Wanted::Cluster).is_err() {
                 core.log(Level::Error, "the cluster's first command was not taken");
             }
         }
@@ -125,7 +130,7 @@ impl Controller {
         self.serving = false;
         let unknown = Error::new(ErrorKind::OutcomeUnknown, "the controller stopped before the change was committed");
         for (_, purpose) in self.proposed.drain(..) {
-            if let Purpose::Request(origin) = purpose {
+            if let Wanted::Request(origin) = purpose {
                 core.refuse(origin, &unknown);
             }
         }
@@ -165,13 +170,16 @@ impl Controller {
             }
             ControllerRequest::DeleteTopic { name } => plan::delete_topic(&name, time),
         };
-        let result = command.and_then(|command| self.propose(core, &command, Purpose::Request(origin)));
+        let result = command.and_then(|command| self.propose(core, &command, Wanted::Request(origin)));
         if let Err(error) = result {
             core.refuse(origin, &error);
         }
     }
 
-    fn propose(&mut self, core: &mut Core, command: &Command, purpose: Purpose) -> Result<(), Error> {
+    fn propose(&mut self, core: &mut Core, command: &Command, purpose: Wanted) -> Result<(), Error> {
+        if let Some(error) = core.room_refusal(JournalKind::Synced, Purpose::Change) {
+            return Err(error);
+        }
         let proposed = core.host.propose(METADATA_GROUP, Bytes::new(), command.encode());
         let proposed = proposed
             .map_err(|error| Error::new(ErrorKind::Overloaded, format!("the controller cannot take it: {error}")))?;
@@ -185,12 +193,12 @@ impl Controller {
             self.producers.pop_front();
             core.answer(origin, &proto::InitProducerOk { producer_id: id, producer_epoch: 0 });
         }
-        let allocating = self.proposed.iter().any(|(_, purpose)| matches!(purpose, Purpose::ProducerIds));
+        let allocating = self.proposed.iter().any(|(_, purpose)| matches!(purpose, Wanted::ProducerIds));
         if self.producers.is_empty() || allocating {
             return;
         }
         let command = Command::AllocateProducerIds { count: PRODUCER_ID_BLOCK, time: core.now.wall };
-        if let Err(error) = self.propose(core, &command, Purpose::ProducerIds) {
+        if let Err(error) = self.propose(core, &command, Wanted::ProducerIds) {
             self.producers.drain(..).for_each(|origin| core.refuse(origin, &error));
         }
     }
@@ -206,7 +214,7 @@ impl Controller {
                 self.apply(core, entry.index, &command);
             }
         }
-        self.term = last.1;
+        self.applied = self.applied.max(last);
         core.host.applied(METADATA_GROUP, last.0);
         Ok(())
     }
@@ -221,16 +229,16 @@ impl Controller {
             _ => None,
         };
         match (purpose, result) {
-            (Some(Purpose::Request(origin)), Ok(outcome)) => self.answer_when_taken(core, origin, outcome, command),
-            (Some(Purpose::Request(origin)), Err(error)) => core.refuse(origin, &error),
-            (Some(Purpose::ProducerIds), Ok(Outcome::ProducerIds { first, count })) => {
+            (Some(Wanted::Request(origin)), Ok(outcome)) => self.answer_when_taken(core, origin, outcome, command),
+            (Some(Wanted::Request(origin)), Err(error)) => core.refuse(origin, &error),
+            (Some(Wanted::ProducerIds), Ok(Outcome::ProducerIds { first, count })) => {
                 self.producer_ids = first.0..first.0 + i64::from(count);
                 self.give_producer_ids(core);
             }
-            (Some(Purpose::ProducerIds), Err(error)) => {
+            (Some(Wanted::ProducerIds), Err(error)) => {
                 self.producers.drain(..).for_each(|origin| core.refuse(origin, &error));
             }
-            (Some(Purpose::Cluster), Err(error)) => {
+            (Some(Wanted::Cluster), Err(error)) => {
                 core.log(Level::Error, format!("the cluster was not initialised: {error}"))
             }
             (None, _) | (Some(_), Ok(_)) => {}
@@ -274,17 +282,22 @@ impl Controller {
         }
         let due =
             self.entries_since_checkpoint >= CHECKPOINT_ENTRIES || (stopping && self.entries_since_checkpoint > 0);
+        let due = due || (!self.is_written_down && self.serving);
         if due && !self.checkpointing {
             self.checkpoint();
         }
         self.background.run(core);
     }
 
+    /// Has the catalog written down, so that the journal need not have it.
+    pub(crate) fn write_down(&mut self) {
+        self.is_written_down = false;
+    }
+
     fn checkpoint(&mut self) {
-        let index = self.catalog.applied();
+        let (index, term) = self.applied;
         let next_offset = Offset(0);
-        let header =
-            CheckpointHeader { group: METADATA_GROUP, replica: METADATA_REPLICA, index, term: self.term, next_offset };
+        let header = CheckpointHeader { group: METADATA_GROUP, replica: METADATA_REPLICA, index, term, next_offset };
         let mut snapshot = self.catalog.snapshot();
         let mut chunks = Vec::new();
         while !snapshot.is_empty() {
@@ -294,14 +307,20 @@ impl Controller {
         let pieces = checkpoint::encode(&header, &chunks);
         self.entries_since_checkpoint = 0;
         self.checkpointing = true;
-        self.background.plan(vec![FileOp::Replace { path, pieces }], Done::Checkpointed(index));
+        self.is_written_down = true;
+        let base = Base { index, term, next_offset };
+        self.background.plan(vec![FileOp::Replace { path, pieces }], Done::Checkpointed(base));
     }
 
     pub(crate) fn file_done(&mut self, core: &mut Core, result: DiskResult<Bytes>) {
-        if let Some((Done::Checkpointed(index), _)) = self.background.finished(core, result) {
+        if let Some((Done::Checkpointed(base), _)) = self.background.finished(core, result) {
             core.metrics.checkpoints += 1;
             self.checkpointing = false;
-            self.checkpoints.push(index);
+            // A journal that refuses it has failed or ends, and says so itself.
+            let _ = core.host.mark_base(METADATA_GROUP, base, &mut core.journals);
+            if self.checkpoints.last() != Some(&base.index) {
+                self.checkpoints.push(base.index);
+            }
             let directory: Path = METADATA_DIRECTORY.into();
             if let Some(op) = checkpoint::obsolete(&directory, &self.checkpoints) {
                 self.background.plan(vec![op], Done::Removed);

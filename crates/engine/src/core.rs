@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use lockgate_consensus::Host;
 use lockgate_storage::disk::FileOp;
-use lockgate_storage::journal::{JournalKind, Journals};
-use lockgate_wire::{ConnectionId, Error, Now, OutFrame, PartitionId, ShardId, SubscriptionId};
+use lockgate_storage::journal::{JournalKind, Journals, Purpose};
+use lockgate_wire::{ConnectionId, Error, ErrorKind, Now, OutFrame, PartitionId, ShardId, SubscriptionId};
 
 use crate::config::NodeConfig;
 use crate::mesh::Origin;
@@ -26,6 +26,8 @@ pub(crate) struct Core {
     pub(crate) journals: Journals,
     /// Whether a write of the (synced, buffered) journal is in flight.
     pub(crate) writing: [bool; 2],
+    /// Bytes that were proposed in this round and are not in the (synced, buffered) journal yet.
+    pub(crate) proposed_bytes: [u64; 2],
     /// File operations under way and whose they are.
     pub(crate) files: BTreeMap<FileToken, FileOwner>,
     next_token: u64,
@@ -42,6 +44,8 @@ pub(crate) struct Core {
 pub(crate) enum FileOwner {
     /// A journal's next file.
     Prepare(JournalKind),
+    /// A journal's oldest file, which nobody needs.
+    Remove(JournalKind),
     /// The buffered journal's sync.
     SyncBuffered,
     /// The background work of a partition.
@@ -75,6 +79,7 @@ impl Core {
             host,
             journals,
             writing: [false; 2],
+            proposed_bytes: [0; 2],
             files: BTreeMap::new(),
             next_token: 0,
             replies: VecDeque::new(),
@@ -127,6 +132,25 @@ impl Core {
     /// Leaves a line for the log.
     pub(crate) fn log(&mut self, level: Level, message: impl Into<String>) {
         self.out.push(Output::Log { level, message: message.into() });
+    }
+
+    /// Why a journal takes nothing more of this kind, if so.
+    pub(crate) fn room_refusal(&self, kind: JournalKind, purpose: Purpose) -> Option<Error> {
+        let journal = self.journals.get(kind);
+        if journal.is_full() {
+            let message = "the disk has no room for the journal's next file; free some, publishes resume by themselves";
+            return Some(Error::new(ErrorKind::StorageFull, message));
+        }
+        let proposed = self.proposed_bytes[journal_slot(kind)];
+        if journal.room_for(purpose).is_some_and(|room| room > proposed) {
+            return None;
+        }
+        let (shard, max) = (self.shard, self.node.journal.max_bytes);
+        let message = format!(
+            "the {kind} journal of shard {shard} is at its bound, journal.max_bytes = {max}; it waits for partitions to be \
+             written down, publishes resume by themselves; if that takes long, look for failed partitions or raise the bound"
+        );
+        Some(Error::new(ErrorKind::StorageFull, message).with_limit(max))
     }
 
     /// Whether a write of this journal is in flight.

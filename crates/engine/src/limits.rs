@@ -82,6 +82,9 @@ pub const HEARTBEAT_MS: std::ops::RangeInclusive<u32> = 100..=300_000;
 pub const HEARTBEATS_MISSED: u64 = 3;
 /// Producers' batches remembered per producer and partition; also how many may be unresolved.
 pub const REMEMBERED_BATCHES: usize = 5;
+/// New producers of a partition that it knows by their refused batches alone. What one more sends behind its refused ones is
+/// answered `producer_unknown`.
+pub const REFUSED_PRODUCERS: usize = 1_000;
 /// Names in one page of a listing.
 pub const PAGE: usize = 1_000;
 /// Producer ids that the catalog hands out at once.
@@ -111,6 +114,12 @@ pub const CLOCK_AHEAD_MS: i64 = 24 * 3_600 * 1_000;
 pub const CHECKPOINT_ENTRIES: u64 = 50_000;
 /// …or this many bytes, so that a start never has to hold more of a log than this and an unsealed segment.
 pub const CHECKPOINT_BYTES: u64 = 64 << 20;
+/// How often it is looked whether the journals can let go of files, while one has to.
+pub const ROOM_EVERY_MS: u64 = 20;
+/// Partitions that are written down at a time so that the journals can let go of files.
+pub const WRITTEN_DOWN_AT_ONCE: usize = 4;
+/// Groups whose living records are carried forward at a time.
+pub const CARRIED_AT_ONCE: usize = 64;
 /// Topics that a shard describes at a time. One more is refused with `overloaded`.
 pub const GATHERS: usize = 64;
 /// How often connections are looked over for heartbeats and stalls.

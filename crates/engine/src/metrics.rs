@@ -82,6 +82,16 @@ pub struct ShardMetrics {
     pub journal: JournalCounters,
     /// The buffered journal.
     pub buffered_journal: JournalCounters,
+    /// Gauge: files of the synced journal.
+    pub journal_files: u64,
+    /// Gauge: files of the buffered journal.
+    pub buffered_journal_files: u64,
+    /// Records that were carried forward in the journals so that older files could go.
+    pub journal_carried: u64,
+    /// Gauge: 1 when a journal is at its bound, so that publishes are refused.
+    pub journal_at_bound: u64,
+    /// Gauge: partitions whose segments' sync failed, so that the journal keeps its files until a restart.
+    pub partitions_unsynced: u64,
     /// Gauge: 1 when files wait for room on the disk.
     pub disk_full: u64,
     /// Gauge: 1 when a journal is poisoned.

@@ -10,12 +10,11 @@ use std::fmt;
 
 use lockgate_consensus::RecoveredGroup;
 use lockgate_storage::disk::{Disk, DiskError, DiskResult, FileOp};
-use lockgate_storage::journal::{AppendRefused, Draft, JournalKind, JournalWriter, Position, Sequence};
+use lockgate_storage::journal::{AppendRefused, Draft, JournalConfig, JournalKind, JournalWriter, Position, Sequence};
 use lockgate_wire::{MonoTime, PartitionId, ShardId};
 
 use crate::config::{NodeConfig, is_journals_directory, partition_directory};
 use crate::controller::METADATA_SHARD;
-use crate::partition::upkeep::buffered_mark;
 use crate::recovery::{RecoveryError, recover};
 use crate::route::shard_of;
 
@@ -76,12 +75,12 @@ pub fn move_journals(disk: &dyn Disk, from: &NodeConfig, to: &NodeConfig) -> Res
         }
         moved.findings.extend(recovered.report.findings);
         if let Some(metadata) = recovered.metadata {
-            new[usize::from(METADATA_SHARD.0)].take(metadata.group, false, &mut moved)?;
+            new[usize::from(METADATA_SHARD.0)].take(metadata.group, &mut moved)?;
         }
         for partition in recovered.partitions {
             let id = partition.tag.partition;
             sync_log(disk, id)?;
-            new[usize::from(shard_of(id, to.shards).0)].take(partition.group, partition.is_marked, &mut moved)?;
+            new[usize::from(shard_of(id, to.shards).0)].take(partition.group, &mut moved)?;
         }
     }
     new.into_iter().try_for_each(NewJournal::end)?;
@@ -117,16 +116,17 @@ struct NewJournal<'a> {
 
 impl<'a> NewJournal<'a> {
     fn make(disk: &'a dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<Self, MoveError> {
-        let config = node.journal(shard, JournalKind::Synced);
+        // What makes room does not run yet: what several shards had may take more than one may have.
+        let max_bytes = JournalConfig::MAX_BYTES_MAX;
+        let config = JournalConfig { max_bytes, ..node.journal(shard, JournalKind::Synced) };
         disk.create_directory(&config.directory)?;
         let max_write_bytes = config.max_write_bytes as usize;
         Ok(Self { disk, writer: JournalWriter::new(config, Position::first()), max_write_bytes })
     }
 
-    fn take(&mut self, group: RecoveredGroup, is_marked: bool, moved: &mut Moved) -> Result<(), MoveError> {
-        let mark = is_marked.then(|| buffered_mark(group.group, group.replica));
+    fn take(&mut self, group: RecoveredGroup, moved: &mut Moved) -> Result<(), MoveError> {
         moved.groups += 1;
-        for draft in group.into_drafts().chain(mark) {
+        for draft in group.into_drafts() {
             moved.records += 1;
             self.append(draft)?;
         }

@@ -9,7 +9,7 @@ use std::fmt;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use lockgate_catalog::Catalog;
 use lockgate_catalog::settings::SEGMENT_BYTES_DEFAULT;
-use lockgate_consensus::{ConsensusError, RecoveredGroup, Recovery};
+use lockgate_consensus::{BUFFERED_MARK, ConsensusError, RecoveredGroup, Recovery};
 use lockgate_storage::checkpoint;
 use lockgate_storage::disk::{Disk, DiskError};
 use lockgate_storage::journal::{self, JournalKind, Position, RecordKind, RecoveredRecord};
@@ -21,7 +21,6 @@ use crate::config::{
 };
 use crate::controller::{METADATA_GROUP, METADATA_SHARD, catalog_of};
 use crate::partition::state::State;
-use crate::partition::upkeep::BUFFERED_MARK;
 use crate::route::shard_of;
 
 /// What a shard starts with.
@@ -51,6 +50,8 @@ impl RecoveredShard {
 pub(crate) struct RecoveredMetadata {
     pub(crate) group: RecoveredGroup,
     pub(crate) catalog: Catalog,
+    /// The entry up to which the catalog is.
+    pub(crate) applied: (LogIndex, Term),
     pub(crate) checkpoints: Vec<LogIndex>,
 }
 
@@ -315,9 +316,9 @@ fn recover_metadata(
     // As for segments: a checkpoint that is seen has to last. The directory may not be there yet.
     disk.create_directory(METADATA_DIRECTORY)?;
     disk.sync_directory(METADATA_DIRECTORY)?;
-    let catalog = match &loaded.checkpoint {
+    let (catalog, index) = match &loaded.checkpoint {
         Some((header, chunks)) if header.index <= group.last_index() => {
-            catalog_of(chunks).map_err(RecoveryError::Malformed)?
+            (catalog_of(chunks).map_err(RecoveryError::Malformed)?, header.index)
         }
         Some((header, _)) => {
             return Err(RecoveryError::JournalBehind {
@@ -326,9 +327,10 @@ fn recover_metadata(
                 journal: group.last_index(),
             });
         }
-        None => Catalog::default(),
+        None => (Catalog::default(), LogIndex(0)),
     };
-    Ok(RecoveredMetadata { group, catalog, checkpoints: loaded.indices })
+    let applied = (index, group.term_of(index));
+    Ok(RecoveredMetadata { group, catalog, applied, checkpoints: loaded.indices })
 }
 
 fn load(disk: &dyn Disk, directory: &str, report: &mut RecoveryReport) -> Result<checkpoint::Loaded, RecoveryError> {
@@ -375,7 +377,11 @@ fn recover_files(
     }
     // Replay from where the one that is further behind ends. Its last entry again: a cut may have fallen into it.
     let in_segments = segments.end_index().map_or(LogIndex(0), |index| LogIndex(index.0 - 1));
-    let index = state.index.min(in_segments);
+    let mut index = state.index.min(in_segments);
+    // Nor does it begin before the base, if the files have what they had then.
+    if state.index >= group.base.index && segments.end_offset() >= group.base.next_offset {
+        index = index.max(group.base.index);
+    }
     let applied = (index, group.term_of(index));
     Ok(RecoveredFiles { segments, state, checkpoints: loaded.indices, applied })
 }

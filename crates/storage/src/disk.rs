@@ -39,6 +39,10 @@ impl DiskError {
     pub fn is_full(&self) -> bool {
         matches!(self.errno, Self::ENOSPC | Self::EDQUOT)
     }
+    /// True when something was not made durable. To try it again would prove nothing.
+    pub fn is_sync(&self) -> bool {
+        self.stage.starts_with("sync")
+    }
     /// True when the file or directory is not there.
     pub fn is_missing(&self) -> bool {
         self.errno == Self::ENOENT

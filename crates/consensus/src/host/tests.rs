@@ -8,6 +8,7 @@ use paper::Paper;
 
 mod model;
 mod paper;
+mod room;
 mod wild;
 
 const GROUP: GroupId = GroupId(1);

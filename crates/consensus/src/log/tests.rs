@@ -20,7 +20,7 @@ fn entry(index: u64, term: u64) -> Entry {
 fn open(entries: &[Entry], commit: u64, applied: (u64, u64)) -> Result<Log, ConsensusError> {
     let state = HardState { term: Term(5), vote: ReplicaId(1), commit: LogIndex(commit) };
     let applied = (LogIndex(applied.0), Term(applied.1));
-    Log::recovered(GROUP, state, &Configuration::sole(ReplicaId(1)), entries.to_vec(), applied)
+    Log::recovered(GROUP, state, &Configuration::sole(ReplicaId(1)), (SNAPSHOT_INDEX, entries.to_vec()), applied)
 }
 
 fn commit(log: &Log) -> u64 {

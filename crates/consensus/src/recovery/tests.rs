@@ -92,6 +92,8 @@ fn a_group_comes_back_with_its_tag_vote_and_configuration() {
         commit: LogIndex(2),
         entries: vec![entry(2, 4, "a")],
         configuration: Configuration::sole(REPLICA),
+        base: Base::default(),
+        living: groups[0].living.clone(),
     };
     assert_eq!(groups, [expected]);
 }
@@ -245,5 +247,9 @@ fn bad_and_unknown_records_are_refused_with_their_place() {
         let error = fold(vec![(Buffered, (kind, vec![]))]);
         assert_eq!(error, Err(ConsensusError::UnknownRecord { group, journal, sequence, kind }));
     }
-    assert_eq!(fold(vec![(Synced, (RecordKind::CheckpointMark, vec![]))]), Ok(vec![]));
+    let kind = RecordKind::CheckpointMark;
+    let (error, what) = (fold(vec![(Synced, (kind, vec![]))]), "it is not 24 bytes long");
+    assert_eq!(error, Err(ConsensusError::BadRecord { group, journal: Synced, sequence, kind, what }));
+    // The mark of the buffered journal may be all that a crash left of a group.
+    assert_eq!(fold(vec![(Synced, (kind, vec![Bytes::from_static(BUFFERED_MARK)]))]), Ok(vec![]));
 }

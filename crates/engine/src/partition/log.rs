@@ -96,6 +96,11 @@ impl Log {
         if self.flushing > 0 { None } else { self.unflushed_since.map(|since| since.plus_ms(FLUSH_AFTER_MS)) }
     }
 
+    /// Whether a flush is under way.
+    pub(crate) fn is_flushing(&self) -> bool {
+        self.flushing > 0
+    }
+
     /// Plans to write what is not in segments yet, if there is enough of it, or it waited long enough, or `now_all`.
     pub(crate) fn plan_flush(&mut self, now: MonoTime, now_all: bool) -> Vec<FileOp> {
         let due = self.unflushed_bytes >= FLUSH_BYTES || self.flush_deadline().is_some_and(|at| at <= now) || now_all;

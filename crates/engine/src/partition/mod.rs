@@ -340,6 +340,11 @@ impl Partition {
         matches!(self.phase, Phase::Failed(_))
     }
 
+    /// Whether a sync of its segments failed, so that only a restart brings them and the journal together again.
+    pub(crate) fn needs_restart(&self) -> bool {
+        self.log.segments.has_failed_sync()
+    }
+
     /// Whether its files wait for room on the disk.
     pub(crate) fn has_no_room(&self) -> bool {
         self.upkeep.error().is_some_and(DiskError::is_full)

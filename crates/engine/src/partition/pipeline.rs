@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use lockgate_catalog::settings::Timestamps;
 use lockgate_consensus::ProposeError;
+use lockgate_storage::journal::JournalKind;
 use lockgate_wire::batch::{BatchHeader, rewrite_append_time};
 use lockgate_wire::proto::{Ack, PublishOk};
 use lockgate_wire::{Error, ErrorKind, GroupId, LogIndex, Offset, Term, WallMs};
@@ -16,7 +17,7 @@ use lockgate_wire::{Error, ErrorKind, GroupId, LogIndex, Offset, Term, WallMs};
 use super::clock::AppendClock;
 use super::entry::{self, STAMP_BYTES, Stamp};
 use super::producers::Serial;
-use crate::core::Core;
+use crate::core::{Core, journal_slot};
 use crate::limits::{COPY_BELOW_BYTES, SHARED_ENTRY_BYTES};
 use crate::mesh::Origin;
 
@@ -113,7 +114,7 @@ impl Pipeline {
     pub(crate) fn propose(
         &mut self,
         core: &mut Core,
-        group: GroupId,
+        (group, journal): (GroupId, JournalKind),
         clock: &mut AppendClock,
         timestamps: Timestamps,
     ) -> Result<(), ProposeError> {
@@ -140,11 +141,13 @@ impl Pipeline {
                     stamp
                 })
                 .collect();
+            let bytes = data.len() as u64;
             let proposed = match core.host.propose(group, entry::batches_context(&stamps), data) {
                 Ok(proposed) => proposed,
                 Err(ProposeError::TooManyUncommitted { .. }) => return Ok(()),
                 Err(error) => return Err(error),
             };
+            core.proposed_bytes[journal_slot(journal)] += bytes;
             self.next_offset = offset;
             for (taken, stamp) in self.waiting.drain(..take).zip(stamps) {
                 let publish = taken.publish;

@@ -3,6 +3,7 @@
 use lockgate_catalog::settings::Timestamps;
 use lockgate_consensus::ProposeError;
 use lockgate_storage::disk::DiskResult;
+use lockgate_storage::journal::Purpose;
 use lockgate_wire::proto;
 use lockgate_wire::{ConnectionId, Error, ErrorKind, Offset, ShardId, SubscriptionId};
 
@@ -127,24 +128,23 @@ impl Partition {
 
     /// Proposes what waits, as far as there is room for it.
     fn propose_now(&mut self, core: &mut Core) {
-        if let Some(error) = self.storage_refusal(core) {
+        if let Some(error) = self.storage_refusal(core, Purpose::Publish) {
             return self.refuse_waiting(core, &error);
         }
         if self.log.unflushed_bytes() >= core.node.limits.unflushed_bytes_per_partition {
             return; // They wait until segments have caught up.
         }
         let timestamps = self.placed.as_ref().map_or(Timestamps::Create, |(_, topic)| topic.config.timestamps);
-        if self.pipeline.propose(core, self.group, &mut self.clock, timestamps).is_err() {
+        if self.pipeline.propose(core, (self.group, self.journal()), &mut self.clock, timestamps).is_err() {
             let error = self.refusal();
             self.refuse_waiting(core, &error);
         }
     }
 
     /// Why nothing can be written now, if so.
-    fn storage_refusal(&self, core: &Core) -> Option<Error> {
-        if core.journals.get(self.journal()).is_full() {
-            let message = "the disk has no room for the journal's next file; free some, publishes resume by themselves";
-            return Some(Error::new(ErrorKind::StorageFull, message));
+    fn storage_refusal(&self, core: &Core, purpose: Purpose) -> Option<Error> {
+        if let Some(error) = core.room_refusal(self.journal(), purpose) {
+            return Some(error);
         }
         let bound = core.node.limits.unflushed_bytes_per_partition;
         let error = self.upkeep.error().filter(|_| self.log.unflushed_bytes() >= bound)?;
@@ -206,7 +206,7 @@ impl Partition {
     }
 
     fn change(&mut self, core: &mut Core, origin: Origin, change: Change) {
-        if let Some(error) = self.storage_refusal(core) {
+        if let Some(error) = self.storage_refusal(core, Purpose::Change) {
             return core.refuse(origin, &error);
         }
         // Publishes taken before it are proposed before it: requests of a partition are handled in order.

@@ -2,24 +2,28 @@
 
 use bytes::Bytes;
 use lockgate_catalog::settings::TopicConfig;
+use lockgate_consensus::Base;
 use lockgate_storage::checkpoint::{self, CheckpointHeader};
 use lockgate_storage::disk::{DiskError, DiskResult, FileOp, Path};
-use lockgate_storage::journal::{Draft, JournalKind, RecordKind, Sequence};
+use lockgate_storage::journal::{JournalKind, Purpose, Sequence};
 use lockgate_storage::segment::Retention;
-use lockgate_wire::{GroupId, LogIndex, MonoTime, Offset, PartitionId, ReplicaId, WallMs};
+use lockgate_wire::{LogIndex, MonoTime, Offset, PartitionId, WallMs};
 
 use super::entry::{self, Change};
+use super::state::State;
 use super::{Partition, Phase};
 use crate::background::Background;
 use crate::config::partition_directory;
 use crate::core::{Core, FileOwner};
-use crate::limits::{CHECKPOINT_BYTES, CHECKPOINT_ENTRIES, RETENTION_EVERY_MS, SEAL_AFTER_MS};
+use crate::limits::{CHECKPOINT_BYTES, CHECKPOINT_ENTRIES, RETENTION_EVERY_MS, RETRY_FILE_MS, SEAL_AFTER_MS};
+use crate::output::Level;
 
 /// What a finished plan completes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Done {
     Made,
     Flushed,
+    LogsSynced,
     Sealed,
     Expired,
     Checkpointed(LogIndex),
@@ -36,6 +40,10 @@ pub(super) struct Upkeep {
     checkpoint: Option<Pending>,
     /// Checkpoints on the disk, oldest first.
     checkpoints: Vec<LogIndex>,
+    /// Set while everything is written down, so that journal files can go.
+    writing_down: Option<WritingDown>,
+    /// When that may begin, after it failed.
+    next_writing_down: MonoTime,
     /// The newest expiry of producers that was proposed.
     expired_at: Option<LogIndex>,
     /// When retention is looked at next.
@@ -50,12 +58,13 @@ pub(super) struct Upkeep {
     durable: (Offset, Offset, Sequence),
 }
 
-/// The content of that record.
-pub(crate) const BUFFERED_MARK: &[u8] = b"buffered";
-
-/// That record.
-pub(crate) fn buffered_mark(group: GroupId, replica: ReplicaId) -> Draft {
-    Draft { group, replica, kind: RecordKind::CheckpointMark, body: vec![Bytes::from_static(BUFFERED_MARK)] }
+/// How far that is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum WritingDown {
+    /// It begins as soon as nothing else of the partition is under way.
+    Wanted,
+    /// Logs are being synced, a checkpoint is being written, in this order.
+    UnderWay,
 }
 
 /// What may be written once the buffered journal is on the device up to `after`: files never know more than the
@@ -65,6 +74,8 @@ struct Pending {
     /// `None` once it is being written.
     op: Option<FileOp>,
     index: LogIndex,
+    /// Segments and checkpoint together have the log up to here, once the checkpoint is written.
+    base: Option<Base>,
 }
 
 impl Upkeep {
@@ -76,6 +87,8 @@ impl Upkeep {
             bytes_since_checkpoint: 0,
             checkpoint: None,
             checkpoints: Vec::new(),
+            writing_down: None,
+            next_writing_down: MonoTime::default(),
             expired_at: None,
             next_look: MonoTime::default(),
             rolled: None,
@@ -104,8 +117,8 @@ impl Partition {
         if self.journal() == JournalKind::Synced || self.upkeep.mark.is_some() {
             return;
         }
-        match core.journals.synced.append(buffered_mark(self.group, self.replica)) {
-            Ok(sequence) => self.upkeep.mark = Some(sequence),
+        match core.host.mark_buffered(self.group, &mut core.journals) {
+            Ok(sequence) => self.upkeep.mark = sequence,
             Err(error) => self.fail(core, format!("its journal refused a mark: {error}")),
         }
     }
@@ -126,8 +139,13 @@ impl Partition {
         match done {
             Done::Made | Done::Removed => {}
             Done::Flushed => self.log.flush_done(core.now.mono),
+            Done::LogsSynced => self.logs_synced(core, result),
             Done::Sealed => {
+                let had_failed = self.log.segments.has_failed_sync();
                 self.log.segments.sealed(result.as_ref().copied());
+                if self.log.segments.has_failed_sync() && !had_failed {
+                    self.tell_failed_sync(core);
+                }
                 // Seals that fell behind a fast log catch up without a pause.
                 if self.log.segments.has_rolled() {
                     self.upkeep.rolled = Some((MonoTime::default(), self.durable_after(core)));
@@ -140,8 +158,14 @@ impl Partition {
 
     fn checkpointed(&mut self, core: &mut Core, index: LogIndex) {
         core.metrics.checkpoints += 1;
-        self.upkeep.checkpoint = None;
-        self.upkeep.checkpoints.push(index);
+        if let Some(base) = self.upkeep.checkpoint.take().and_then(|written| written.base) {
+            self.upkeep.writing_down = None;
+            // A journal that refuses it has failed or ends, and says so itself.
+            let _ = core.host.mark_base(self.group, base, &mut core.journals);
+        }
+        if self.upkeep.checkpoints.last() != Some(&index) {
+            self.upkeep.checkpoints.push(index);
+        }
         if let Some(op) = checkpoint::obsolete(&self.upkeep.directory, &self.upkeep.checkpoints) {
             self.upkeep.background.plan(vec![op], Done::Removed);
             let keep = self.upkeep.checkpoints.len().saturating_sub(checkpoint::KEPT);
@@ -169,6 +193,7 @@ impl Partition {
             self.expire_producers(core);
             self.checkpoint(core, stopping);
         }
+        self.go_on_writing_down(core);
         self.write_checkpoint(core);
         self.upkeep.background.run(core);
     }
@@ -184,6 +209,7 @@ impl Partition {
     pub(crate) fn deadline(&self) -> Option<MonoTime> {
         let idle = self.log.unflushed_bytes() == 0
             && self.upkeep.rolled.is_none()
+            && self.upkeep.writing_down.is_none()
             && self.upkeep.entries_since_checkpoint == 0;
         let look = (!idle || self.log.start() < self.log.end()).then_some(self.upkeep.next_look);
         let flush = self.log.flush_deadline().filter(|_| self.upkeep.may_flush);
@@ -245,7 +271,8 @@ impl Partition {
     fn expire_producers(&mut self, core: &mut Core) {
         let Phase::Serving(_) = self.phase else { return };
         // Nothing is added to a journal that has no room, and one such change is under way at a time.
-        if core.journals.get(self.journal()).is_full() || self.upkeep.expired_at.is_some_and(|at| at > self.state.index)
+        if core.room_refusal(self.journal(), Purpose::Change).is_some()
+            || self.upkeep.expired_at.is_some_and(|at| at > self.state.index)
         {
             return;
         }
@@ -263,9 +290,12 @@ impl Partition {
         let entries = self.upkeep.entries_since_checkpoint;
         let grown = entries >= CHECKPOINT_ENTRIES || self.upkeep.bytes_since_checkpoint >= CHECKPOINT_BYTES;
         let due = grown || (stopping && entries > 0);
-        if !due || self.upkeep.checkpoint.is_some() {
-            return;
+        if due && self.upkeep.checkpoint.is_none() {
+            self.plan_checkpoint(core, None);
         }
+    }
+
+    fn plan_checkpoint(&mut self, core: &Core, base: Option<Base>) {
         let header = CheckpointHeader {
             group: self.group,
             replica: self.replica,
@@ -277,7 +307,65 @@ impl Partition {
         let pieces = checkpoint::encode(&header, &self.state.chunks());
         let op = Some(FileOp::Replace { path, pieces });
         (self.upkeep.entries_since_checkpoint, self.upkeep.bytes_since_checkpoint) = (0, 0);
-        self.upkeep.checkpoint = Some(Pending { after: self.durable_after(core), op, index: header.index });
+        self.upkeep.checkpoint = Some(Pending { after: self.durable_after(core), op, index: header.index, base });
+    }
+
+    /// Has everything of the partition written down, so that the journal need not have it. False: it cannot be done now.
+    pub(crate) fn write_down(&mut self, now: MonoTime) -> bool {
+        if self.upkeep.writing_down.is_some() {
+            return true;
+        }
+        let can = self.is_serving() && !self.log.segments.has_failed_sync() && self.upkeep.next_writing_down <= now;
+        self.upkeep.writing_down = can.then_some(WritingDown::Wanted);
+        can
+    }
+
+    /// Writes the end of the log to its segment, syncs what is not sealed, then writes a checkpoint of the same moment.
+    fn go_on_writing_down(&mut self, core: &mut Core) {
+        // While entries are replayed, log and state are not at the same place yet.
+        let is_between = self.log.is_flushing()
+            || !self.upkeep.may_flush
+            || self.upkeep.checkpoint.is_some()
+            || self.log.end() != self.state.next_offset;
+        if self.upkeep.writing_down != Some(WritingDown::Wanted) || is_between {
+            return;
+        }
+        self.upkeep.writing_down = Some(WritingDown::UnderWay);
+        let flush = self.log.plan_flush(core.now.mono, true);
+        if !flush.is_empty() {
+            self.upkeep.background.plan(flush, Done::Flushed);
+        }
+        let syncs = self.log.segments.sync_unsealed();
+        if !syncs.is_empty() {
+            self.upkeep.background.plan_once(syncs, Done::LogsSynced);
+        }
+        let State { index, term, next_offset, .. } = self.state;
+        self.plan_checkpoint(core, Some(Base { index, term, next_offset }));
+    }
+
+    fn logs_synced(&mut self, core: &mut Core, result: DiskResult<()>) {
+        let Err(error) = result else { return };
+        // The checkpoint is as good as any, but the journal keeps what the segments may not have.
+        if let Some(checkpoint) = &mut self.upkeep.checkpoint {
+            checkpoint.base = None;
+        }
+        self.upkeep.writing_down = None;
+        self.upkeep.next_writing_down = core.now.mono.plus_ms(RETRY_FILE_MS);
+        if error.is_sync() {
+            self.log.segments.sync_failed();
+            self.tell_failed_sync(core);
+        }
+    }
+
+    fn tell_failed_sync(&self, core: &mut Core) {
+        let id = self.id;
+        core.log(
+            Level::Error,
+            format!(
+                "a sync of the segments of partition {id} failed: what they hold may never reach the device, so the journal \
+                 keeps it and cannot let go of its files; restart the broker"
+            ),
+        );
     }
 
     fn write_checkpoint(&mut self, core: &Core) {

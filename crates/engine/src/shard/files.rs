@@ -14,6 +14,7 @@ impl Shard {
         };
         match owner {
             FileOwner::Prepare(kind) => self.prepared(kind, result),
+            FileOwner::Remove(kind) => self.removed(kind, result),
             FileOwner::SyncBuffered => self.buffered_synced(result),
             FileOwner::Background(id) => self.with_partition(id, |partition, core| partition.file_done(core, result)),
             FileOwner::Read(id, reader) => {

@@ -10,7 +10,7 @@ use crate::core::{FileOwner, journal_slot};
 use crate::output::{Lane, Level, Output};
 use lockgate_wire::MonoTime;
 
-const JOURNALS: [JournalKind; 2] = [JournalKind::Synced, JournalKind::Buffered];
+pub(super) const JOURNALS: [JournalKind; 2] = [JournalKind::Synced, JournalKind::Buffered];
 
 impl Shard {
     /// Moves all groups that have something to do, until none has.
@@ -18,6 +18,7 @@ impl Shard {
         loop {
             let was_poisoned = self.core.host.is_poisoned();
             self.core.host.advance(&mut self.core.journals, &mut self.events);
+            self.core.proposed_bytes = [0; 2];
             if self.core.host.is_poisoned() && !was_poisoned && !self.is_poisoned() {
                 self.bug("a journal refused a record that was proposed to its size");
             }
@@ -80,6 +81,9 @@ impl Shard {
                 && let Some(op) = self.core.journals.get_mut(kind).prepare()
             {
                 self.core.file(Lane::Journal, FileOwner::Prepare(kind), op);
+            }
+            if let Some(op) = self.core.journals.get_mut(kind).start_removal(self.core.now.mono) {
+                self.core.file(Lane::Journal, FileOwner::Remove(kind), op);
             }
         }
         if self.buffered_sync.is_due(self.core.now.mono) {
@@ -148,6 +152,17 @@ impl Shard {
             self.core.log(Level::Error, format!("the journal's next file cannot be made: {error}"));
         }
         self.core.journals.get_mut(kind).prepared(result.map(drop));
+        if self.core.journals.get(kind).poison().is_some() {
+            self.poisoned();
+        }
+    }
+
+    /// A journal's oldest file is gone, or is not.
+    pub(super) fn removed(&mut self, kind: JournalKind, result: DiskResult<bytes::Bytes>) {
+        if let Err(error) = &result {
+            self.core.log(Level::Error, format!("a journal file that nobody needs cannot be removed: {error}"));
+        }
+        self.core.journals.get_mut(kind).removed(result.map(drop));
         if self.core.journals.get(kind).poison().is_some() {
             self.poisoned();
         }

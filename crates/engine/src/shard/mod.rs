@@ -7,6 +7,7 @@ mod buffered_sync;
 mod files;
 mod groups;
 mod requests;
+mod room;
 mod stop;
 mod view;
 
@@ -20,7 +21,9 @@ use lockgate_wire::{ConnectionId, ErrorKind, GroupId, MonoTime, Now, PartitionId
 use rustc_hash::FxHashMap;
 
 use self::buffered_sync::BufferedSync;
+use self::groups::JOURNALS;
 use self::requests::Gather;
+use self::room::Room;
 use self::stop::Stopping;
 use crate::config::NodeConfig;
 use crate::controller::Controller;
@@ -32,6 +35,9 @@ use crate::output::Output;
 use crate::partition::Partition;
 use crate::recovery::RecoveredShard;
 use crate::session::Sessions;
+
+/// Partitions that are named one by one where a shard says what it cannot do.
+const NAMED_MAX: usize = 8;
 
 /// One shard: the partitions, connections and journals of one thread.
 pub struct Shard {
@@ -62,6 +68,7 @@ pub struct Shard {
     /// The shortest `fsync = interval` of a topic here, if there is one.
     sync_interval_ms: Option<u64>,
     buffered_sync: BufferedSync,
+    room: Room,
     stopping: Option<Stopping>,
     events: Vec<Event>,
 }
@@ -100,6 +107,7 @@ impl Shard {
             was_ready: false,
             sync_interval_ms: None,
             buffered_sync: BufferedSync::default(),
+            room: Room::default(),
             stopping: None,
             events: Vec::new(),
         };
@@ -145,6 +153,7 @@ impl Shard {
         self.each_dirty(Partition::propose);
         self.advance_groups();
         self.publish_view();
+        self.make_room();
         self.start_journal_writes();
         let stopping = self.stopping.is_some();
         self.each_dirty(|partition, core| {
@@ -182,6 +191,7 @@ impl Shard {
             .chain(self.sessions.deadline())
             .chain(self.controller.as_ref().and_then(Controller::deadline))
             .chain(self.buffered_sync.deadline())
+            .chain(self.room_deadline())
             .chain(self.stopping.as_ref().map(Stopping::deadline))
             .min()
     }
@@ -191,8 +201,13 @@ impl Shard {
         self.sessions.gauge(&mut self.core);
         self.core.metrics.journal_poisoned = u64::from(self.is_poisoned());
         self.core.metrics.disk_full = u64::from(self.without_room() != (false, 0));
+        let at_bound = self.at_bound().next().is_some();
+        self.core.metrics.journal_at_bound = u64::from(at_bound);
         let partitions = self.partitions.values();
         let metrics = &mut self.core.metrics;
+        metrics.journal_files = self.core.journals.synced.files() as u64;
+        metrics.buffered_journal_files = self.core.journals.buffered.files() as u64;
+        metrics.partitions_unsynced = partitions.clone().filter(|p| p.needs_restart()).count() as u64;
         metrics.partitions = partitions.len() as u64;
         metrics.partitions_serving = partitions.clone().filter(|p| p.is_serving()).count() as u64;
         metrics.partitions_failed = partitions.clone().filter(|p| p.is_failed()).count() as u64;
@@ -216,7 +231,25 @@ impl Shard {
         let journal = journal.then(|| format!("shard {shard}: the disk has no room for the journal's next file"));
         let files =
             format!("shard {shard}: the disk has no room for segments or checkpoints ({partitions} partitions)");
-        journal.into_iter().chain((partitions > 0).then_some(files)).collect()
+        let max = self.core.node.journal.max_bytes;
+        let at_bound = self.at_bound().map(|kind| {
+            format!(
+                "shard {shard} refuses publishes: its {kind} journal is at its bound, journal.max_bytes = {max}, until \
+                 partitions are written down"
+            )
+        });
+        let unsynced = self.partitions.values().filter(|partition| partition.needs_restart()).map(|partition| {
+            let id = partition.id;
+            format!("shard {shard}: a sync of the segments of partition {id} failed; restart the broker")
+        });
+        let full = journal.into_iter().chain((partitions > 0).then_some(files));
+        full.chain(at_bound).chain(unsynced.take(NAMED_MAX)).collect()
+    }
+
+    /// The journals that are at their bound.
+    fn at_bound(&self) -> impl Iterator<Item = JournalKind> {
+        let journals = &self.core.journals;
+        JOURNALS.into_iter().filter(|kind| journals.get(*kind).is_at_bound())
     }
 
     /// Whether a journal waits for room on the disk, and how many partitions do.

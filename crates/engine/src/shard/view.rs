@@ -45,6 +45,7 @@ impl Shard {
                     partition
                 }
                 Err(why) => {
+                    self.core.host.hold(group);
                     let (nothing, _) = Segments::create(segment_config(id, SEGMENT_BYTES_DEFAULT));
                     let mut partition = Partition::new(id, ids, nothing, State::default());
                     partition.fail(&mut self.core, why.to_string());
@@ -58,13 +59,12 @@ impl Shard {
     fn open_metadata(&mut self, metadata: Option<RecoveredMetadata>) {
         let shards = self.core.node.shards;
         let result = match metadata {
-            Some(RecoveredMetadata { group, catalog, checkpoints }) => {
-                let applied = (catalog.applied(), group.term_of(catalog.applied()));
-                self.controller = Some(Controller::new(shards, catalog, checkpoints));
+            Some(RecoveredMetadata { group, catalog, applied, checkpoints }) => {
+                self.controller = Some(Controller::new(shards, catalog, applied, checkpoints));
                 self.core.host.open(group, applied.0, applied.1, JournalKind::Synced)
             }
             None => {
-                let mut controller = Controller::new(shards, Catalog::default(), Vec::new());
+                let mut controller = Controller::new(shards, Catalog::default(), Default::default(), Vec::new());
                 controller.make_directory(&mut self.core);
                 self.controller = Some(controller);
                 let tag = bytes::Bytes::new();

@@ -12,6 +12,7 @@ mod moving;
 mod publish;
 mod readers;
 mod recovery;
+mod room;
 mod scenarios;
 mod sessions;
 mod stop;

@@ -224,7 +224,7 @@ fn a_segment_that_cannot_be_written_delays_publishes_and_then_refuses_them_with_
 #[test]
 fn small_batches_that_share_an_entry_never_make_one_that_the_journal_refuses() {
     let mut config = config(1);
-    config.journal = JournalSettings { file_bytes: 1 << 20, max_write_bytes: 72 * 1024 };
+    config.journal = JournalSettings { file_bytes: 1 << 20, max_write_bytes: 72 * 1024, ..JournalSettings::default() };
     let mut node = Node::start(FaultyDisk::default(), config);
     let c = node.connect(0);
     let topic = node.create_topic(c, "orders", 1, &[("max_batch_bytes", "8KiB")]);

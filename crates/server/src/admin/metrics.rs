@@ -81,6 +81,10 @@ const fn journal(name: &'static str, help: &'static str, values: &'static [(&'st
     Metric { name, kind: MetricKind::Counter, label: Some("journal"), help, source: Source::Labelled(values) }
 }
 
+const fn journal_gauge(name: &'static str, help: &'static str, values: &'static [(&'static str, Read)]) -> Metric {
+    Metric { kind: MetricKind::Gauge, ..journal(name, help, values) }
+}
+
 /// Every metric of a node.
 pub const METRICS: &[Metric] = &[
     counter("lockgate_publish_requests_total", "Publishes taken.", |p| p.engine.publish_requests),
@@ -124,6 +128,27 @@ pub const METRICS: &[Metric] = &[
         "lockgate_journal_files_opened_total",
         "Files opened.",
         &[("synced", |p| p.engine.journal.files), ("buffered", |p| p.engine.buffered_journal.files)],
+    ),
+    journal(
+        "lockgate_journal_files_freed_total",
+        "Files that were removed, as nobody needed them any more.",
+        &[("synced", |p| p.engine.journal.files_freed), ("buffered", |p| p.engine.buffered_journal.files_freed)],
+    ),
+    journal_gauge(
+        "lockgate_journal_files",
+        "Files that hold the journals.",
+        &[("synced", |p| p.engine.journal_files), ("buffered", |p| p.engine.buffered_journal_files)],
+    ),
+    counter("lockgate_journal_carried_total", "Records written once more so that older files could go.", |p| {
+        p.engine.journal_carried
+    }),
+    gauge("lockgate_journal_at_bound", "Shards that refuse publishes, as a journal is at its bound.", |p| {
+        p.engine.journal_at_bound
+    }),
+    gauge(
+        "lockgate_partitions_unsynced",
+        "Partitions whose segments failed to be synced, so that journal files stay until a restart.",
+        |p| p.engine.partitions_unsynced,
     ),
     Metric {
         name: "lockgate_journal_synced_write_seconds",

@@ -201,6 +201,7 @@ impl Config {
             journal: JournalSettings {
                 file_bytes: values.number("journal.file_bytes"),
                 max_write_bytes: values.number("journal.max_write_bytes") as u32,
+                max_bytes: values.number("journal.max_bytes"),
             },
             limits: Limits {
                 connections_per_shard: values.number("limits.connections_per_shard") as u32,

@@ -7,6 +7,8 @@ use super::{ConfigError, Place, Values};
 pub(crate) const BATCH_OVERHEAD_BYTES: u64 = 64 * 1024;
 /// The batch size that every topic may have without being asked.
 const DEFAULT_MAX_BATCH_BYTES: u64 = 1024 * 1024;
+/// The fewest files of a journal.
+const JOURNAL_FILES_MIN: u64 = 4;
 /// The first block of a journal file.
 const JOURNAL_HEADER_BYTES: u64 = 4096;
 
@@ -36,6 +38,18 @@ pub(crate) fn check(values: &Values, errors: &mut Vec<ConfigError>) {
                 "a write of {} and the {} header do not fit a file of {}",
                 size(write),
                 size(JOURNAL_HEADER_BYTES),
+                size(file)
+            ),
+        ));
+    }
+    let max = values.number("journal.max_bytes");
+    if max < JOURNAL_FILES_MIN * file {
+        errors.push(error(
+            values,
+            &["journal.max_bytes", "journal.file_bytes"],
+            format!(
+                "a journal of {} cannot have {JOURNAL_FILES_MIN} files of {}: two to be filled in turn and two in reserve",
+                size(max),
                 size(file)
             ),
         ));

@@ -141,6 +141,12 @@ pub const SETTINGS: &[Setting] = &[
         "Largest single write to a journal; a batch must fit one.",
     ),
     setting(
+        "journal.max_bytes",
+        bytes(32 * MIB, 1024 * GIB),
+        "1GiB",
+        "Most bytes of each of a shard's two journals, at least four files; at the bound publishes are refused until files go.",
+    ),
+    setting(
         "limits.connections_per_shard",
         count(1, 1_000_000),
         "10000",

@@ -26,6 +26,8 @@ pub use speed::{DiskSpeed, SLOWEST};
 
 /// The errno of a device that failed.
 pub const EIO: i32 = 5;
+/// Where the journals are.
+const JOURNALS: &str = "shards/";
 /// The errno of every call after the process was cut off; nobody sees it but code that is already dead.
 const CUT: i32 = 0;
 
@@ -45,6 +47,7 @@ struct State {
     calls_left: Option<u64>,
     is_cut: bool,
     fails_next_write: bool,
+    refuses_files: bool,
 }
 
 /// How far a call goes.
@@ -65,6 +68,7 @@ impl SimDisk {
             calls_left: None,
             is_cut: false,
             fails_next_write: false,
+            refuses_files: false,
         };
         Self { state: RefCell::new(state) }
     }
@@ -79,9 +83,19 @@ impl SimDisk {
         self.state.borrow().is_cut
     }
 
+    /// How many files a directory has, as somebody sees it who looks from outside.
+    pub fn count_files(&self, directory: &str) -> u64 {
+        self.state.borrow().names.count(directory)
+    }
+
     /// The next write or sync fails with EIO, having done some of its work.
     pub fn fail_next_write(&self) {
         self.state.borrow_mut().fails_next_write = true;
+    }
+
+    /// While set, nothing can be written but journals: every other write fails with EIO and does nothing.
+    pub fn refuse_files(&self, refuses: bool) {
+        self.state.borrow_mut().refuses_files = refuses;
     }
 
     /// The process died. What the operating system was given stays, synced or not.
@@ -90,6 +104,7 @@ impl SimDisk {
         state.calls_left = None;
         state.is_cut = false;
         state.fails_next_write = false;
+        state.refuses_files = false;
     }
 
     /// The machine lost its power. Only what was synced is promised.
@@ -203,6 +218,9 @@ impl Disk for SimDisk {
 
     fn write(&self, path: &str, offset: u64, pieces: &[Bytes]) -> DiskResult<()> {
         let state = &mut *self.state.borrow_mut();
+        if state.refuses_files && !path.starts_with(JOURNALS) {
+            return Err(error("write", path, EIO, "input/output error"));
+        }
         let (extent, result) = state.enter_change("write", path)?;
         let inode = state.open(path)?;
         let total: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();

@@ -117,6 +117,12 @@ impl Names {
         entries
     }
 
+    /// How many files a directory has.
+    pub(super) fn count(&self, directory: &str) -> u64 {
+        let below = self.now.files.range(Path::from(directory)..).take_while(|(path, _)| path.starts_with(directory));
+        below.filter(|(path, _)| parent(path) == directory).count() as u64
+    }
+
     pub(super) fn link(&mut self, name: &str, inode: Inode) {
         self.change(Change::Link { name: name.into(), inode });
     }

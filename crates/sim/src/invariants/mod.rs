@@ -5,6 +5,7 @@ mod answers_fit_their_questions;
 pub mod bounds_hold;
 mod cursors_are_durable;
 mod high_watermark_never_falls;
+pub mod journals_keep_their_bound;
 mod nothing_appears_twice;
 mod one_value_per_offset;
 mod order_per_producer;

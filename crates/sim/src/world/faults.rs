@@ -11,6 +11,9 @@ use crate::trace::Who;
 /// How soon after its storage failed somebody ends the process.
 const OPERATOR_DELAY: Time = 3 * SECOND;
 
+/// How long no segment and no checkpoint can be written, at most.
+const REFUSED_FILES_MAX: Time = 20 * SECOND;
+
 impl World {
     /// The next occasion for a fault of this kind. Gives the fault its own chance, if it is to strike.
     pub(super) fn strikes(&mut self, source: Source) -> Option<Rng> {
@@ -105,6 +108,12 @@ impl World {
             self.disk.fail_next_write();
             let at = self.now + rng.magnitude(MS..=OPERATOR_DELAY);
             self.queue.push(at, Happening::NodeIsKilled { process: self.node.life.process });
+        } else if draw < faults.stop_per_mille + faults.write_error_per_mille + faults.refused_files_per_mille {
+            self.faults.count("refused files");
+            self.disk.refuse_files(true);
+            let at = self.now + rng.within(SECOND..=REFUSED_FILES_MAX);
+            self.trace.step(self.now, Who::World, "FAULT", &[], format_args!("no file but journals can be written"));
+            self.queue.push(at, Happening::FilesAreTaken { process: self.node.life.process });
         } else {
             let with_power = rng.per_mille(faults.power_per_mille);
             self.crash(with_power);

@@ -38,7 +38,7 @@ impl World {
             Stage::Stirring => true,
             Stage::Settling => {
                 let answered = self.clients.iter().all(|client| client.waits_for().is_none());
-                self.node.is_ready() && answered && !self.storage_has_failed()
+                self.node.is_ready() && answered && !self.storage_has_failed() && !self.journals_are_at_bound()
             }
             Stage::Auditing | Stage::AuditingAgain => {
                 self.clients.last().is_some_and(|auditor| auditor.waits_for().is_none())
@@ -81,7 +81,15 @@ impl World {
 
     /// Whether a shard waits for somebody to end the process, because its journal failed.
     fn storage_has_failed(&mut self) -> bool {
-        self.node.shards.iter_mut().any(|slot| slot.shard.metrics().journal_poisoned > 0)
+        self.node.shards.iter_mut().any(|slot| {
+            let metrics = slot.shard.metrics();
+            metrics.journal_poisoned + metrics.partitions_unsynced > 0
+        })
+    }
+
+    /// Whether a shard refuses publishes because its journal cannot let go of its files.
+    fn journals_are_at_bound(&mut self) -> bool {
+        self.node.shards.iter_mut().any(|slot| slot.shard.metrics().journal_at_bound > 0)
     }
 
     /// What some shard still holds with nothing to do. Connections that died in silence take their time.

@@ -222,6 +222,7 @@ impl World {
             }
             Happening::NodeBegins => self.node_begins(),
             Happening::NodeRecovered { process } => self.if_alive(process, Self::node_recovered),
+            Happening::FilesAreTaken { process } => self.if_alive(process, |world| world.disk.refuse_files(false)),
             Happening::NodeIsKilled { process } => self.if_alive(process, |world| world.crash(false)),
             Happening::StopIsOverdue { process } => self.if_alive(process, Self::stop_is_overdue),
             Happening::NetworkFault => self.network_fault(),

@@ -46,6 +46,8 @@ pub(super) struct Faults {
     pub(super) stop_per_mille: u64,
     /// …and how many are failing writes.
     pub(super) write_error_per_mille: u64,
+    /// …and how many are phases in which no segment and no checkpoint can be written.
+    pub(super) refused_files_per_mille: u64,
     /// Of a thousand starts, how many are cut off while the disk is read.
     pub(super) cut_recovery_per_mille: u64,
     /// Of a thousand starts, how many are with another number of shards, perhaps.
@@ -59,7 +61,7 @@ pub(super) struct Faults {
 impl Plan {
     pub(super) fn draw(seed: u64, rng: &mut Rng) -> Self {
         let max_write_bytes = *rng.pick(&[72 << 10, 96 << 10, 128 << 10]);
-        let file_bytes = u64::from(max_write_bytes) + BLOCK_BYTES as u64 * rng.magnitude(1..=64);
+        let file_bytes = u64::from(max_write_bytes) + BLOCK_BYTES as u64 * rng.magnitude(1..=32);
         let max_batch_bytes = (max_write_bytes - BATCH_HEADROOM_BYTES).min(64 << 10);
         let mut cluster = [0; 16];
         cluster[..8].copy_from_slice(&seed.to_le_bytes());
@@ -70,7 +72,7 @@ impl Plan {
             shards: rng.within(1..=SHARDS_MAX) as u16,
             journals: 0,
             incarnation: 0,
-            journal: JournalSettings { file_bytes, max_write_bytes },
+            journal: JournalSettings { file_bytes, max_write_bytes, max_bytes: draw_max_bytes(file_bytes, rng) },
             limits: draw_limits(rng),
             advertise: Vec::new(),
             version: "sim".to_owned(),
@@ -95,12 +97,18 @@ impl Faults {
             power_per_mille: *rng.pick(&[0, 200, 500, 900]),
             stop_per_mille: *rng.pick(&[0, 50, 200]),
             write_error_per_mille: *rng.pick(&[0, 0, 50, 200]),
+            refused_files_per_mille: *rng.pick(&[0, 300, 600]),
             cut_recovery_per_mille: *rng.pick(&[0, 100, 400]),
             network_every: *rng.pick(&[None, Some(10 * SECOND), Some(2 * SECOND), Some(SECOND / 2)]),
             by_steps_per_mille: *rng.pick(&[0, 200, 600]),
             move_per_mille: *rng.pick(&[0, 0, 100, 500]),
         }
     }
+}
+
+/// Mostly so small that the journals are at their bound all the time.
+fn draw_max_bytes(file_bytes: u64, rng: &mut Rng) -> u64 {
+    if rng.per_mille(200) { JournalSettings::default().max_bytes } else { file_bytes * *rng.pick(&[4, 4, 4, 5, 6, 8]) }
 }
 
 /// Often the defaults, else so small that the bounds are met all the time.

@@ -54,6 +54,8 @@ pub(super) enum Happening {
     NodeBegins,
     /// The process has read its disk and starts its shards.
     NodeRecovered { process: Process },
+    /// Files other than journals can be written again.
+    FilesAreTaken { process: Process },
     /// An operator ends a process that is of no more use.
     NodeIsKilled { process: Process },
     /// An orderly stop took too long.

@@ -11,6 +11,7 @@ use lockgate_wire::ShardId;
 use super::World;
 use super::queue::Happening;
 use crate::history::What;
+use crate::invariants::journals_keep_their_bound;
 
 /// Calls of a journal write into an open file: where a dying process may be in it, or behind it.
 const WRITE_CALLS: u64 = 2;
@@ -48,6 +49,7 @@ impl World {
             let result = write.execute(&self.disk);
             self.note_failure(shard, &result);
             self.give(shard, Input::JournalWritten { journal, result });
+            self.look_at_journals(shard);
         }
     }
 
@@ -73,6 +75,22 @@ impl World {
             self.note_failure(shard, &result);
             self.give(shard, Input::FileDone { token, result });
             self.plan_file(shard, lane);
+            if lane == Lane::Journal {
+                self.look_at_journals(shard);
+            }
+        }
+    }
+
+    /// What was just done may have made a file.
+    fn look_at_journals(&mut self, shard: usize) {
+        let node = self.node.config.clone();
+        let (max, file_bytes) = (node.journal.max_bytes, node.journal.file_bytes);
+        for kind in [JournalKind::Synced, JournalKind::Buffered] {
+            let directory = node.journal(ShardId(shard as u16), kind).directory;
+            let files = self.disk.count_files(&directory);
+            if let Err(text) = journals_keep_their_bound::check(&directory, files, max, file_bytes) {
+                self.report(journals_keep_their_bound::NAME, text);
+            }
         }
     }
 

@@ -19,6 +19,8 @@ pub struct JournalConfig {
     pub file_bytes: u64,
     /// Most bytes in one write, header and padding included.
     pub max_write_bytes: u32,
+    /// Most bytes in all files together. At the bound only what makes room is still taken.
+    pub max_bytes: u64,
     /// How long after a write that nothing follows a mark is written.
     pub mark_after_ms: u64,
 }
@@ -48,6 +50,12 @@ impl JournalConfig {
     pub const DEFAULT_FILE_BYTES: u64 = 64 * 1024 * 1024;
     /// Most bytes in one write unless configured.
     pub const DEFAULT_MAX_WRITE_BYTES: u32 = 4 * 1024 * 1024;
+    /// Most bytes in all files unless configured.
+    pub const DEFAULT_MAX_BYTES: u64 = 1024 * 1024 * 1024;
+    /// The fewest files that the bound may be: two to be filled and emptied in turn, two in reserve.
+    pub const FILES_MIN: u64 = 4;
+    /// The largest bound.
+    pub const MAX_BYTES_MAX: u64 = 1024 * 1024 * 1024 * 1024;
     /// Time until a mark unless configured.
     pub const DEFAULT_MARK_AFTER_MS: u64 = 10;
     /// Bounds of a file's size.
@@ -67,6 +75,7 @@ impl JournalConfig {
             identity,
             file_bytes: Self::DEFAULT_FILE_BYTES,
             max_write_bytes: Self::DEFAULT_MAX_WRITE_BYTES,
+            max_bytes: Self::DEFAULT_MAX_BYTES,
             mark_after_ms: Self::DEFAULT_MARK_AFTER_MS,
         }
     }
@@ -84,6 +93,9 @@ impl JournalConfig {
         let write_max = Self::MAX_WRITE_BYTES_MAX.min(file - BLOCK);
         let rule = blocks(BLOCK, write_max) + ", so that it fits a file beside the file's header";
         require(in_blocks(write, BLOCK, write_max), "journal.max_write_bytes", write, rule)?;
+        let (bound_min, bound_max) = (Self::FILES_MIN * file, Self::MAX_BYTES_MAX);
+        let rule = format!("from {bound_min} ({} files) to {bound_max}", Self::FILES_MIN);
+        require((bound_min..=bound_max).contains(&self.max_bytes), "journal.max_bytes", self.max_bytes, rule)?;
         let (mark, mark_max) = (self.mark_after_ms, Self::MARK_AFTER_MS_MAX);
         require((1..=mark_max).contains(&mark), "journal.mark_after_ms", mark, format!("from 1 to {mark_max}"))
     }
@@ -91,6 +103,11 @@ impl JournalConfig {
     /// The largest body of one record: header and record fill one write exactly.
     pub fn max_body_bytes(&self) -> usize {
         (self.max_write_bytes as usize).saturating_sub(WRITE_HEADER_BYTES + RECORD_HEADER_BYTES)
+    }
+
+    /// How many files there may be.
+    pub(super) fn max_files(&self) -> usize {
+        usize::try_from(self.max_bytes / self.file_bytes).unwrap_or(usize::MAX)
     }
 
     /// The path of a file of this journal.

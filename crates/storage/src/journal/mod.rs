@@ -9,6 +9,7 @@
 //! Lives on its shard's thread. Bodies have no meaning here: consensus gives them one.
 
 mod config;
+mod files;
 mod format;
 pub mod inspect;
 mod layout;
@@ -26,6 +27,7 @@ use bytes::Bytes;
 use lockgate_wire::{GroupId, NodeId, ReplicaId, ShardId, Uid};
 
 pub use config::{ConfigError, JournalConfig};
+pub use files::Purpose;
 pub use format::{BLOCK_BYTES, FORMAT_VERSION, RECORD_HEADER_BYTES, WRITE_HEADER_BYTES};
 pub use outcome::{AppendRefused, JournalCounters, Poison};
 pub use recovery::{Cut, Damage, Position, Recovered, RecoveredRecord, RecoveryError, recover, recover_existing};

@@ -77,4 +77,6 @@ pub struct JournalCounters {
     pub syncs: u64,
     /// Files opened.
     pub files: u64,
+    /// Files that went, as nobody needed them any more.
+    pub files_freed: u64,
 }

@@ -8,18 +8,21 @@ mod error;
 mod inventory;
 mod repair;
 mod scan;
+mod take_over;
 mod walk;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use bytes::Bytes;
 use lockgate_wire::{GroupId, ReplicaId};
 
 pub use error::{Damage, RecoveryError};
+use inventory::FoundFile;
 pub(super) use scan::{RecordsFault, records as records_of};
 
-use super::{JournalConfig, RecordKind, Sequence};
+use super::files::{InUse, RESERVE_FILES};
+use super::{JournalConfig, RecordKind, Sequence, format};
 use crate::disk::{Disk, Path};
 
 /// A record that counts.
@@ -46,8 +49,10 @@ pub struct Position {
     pub(super) next_sequence: u64,
     /// The next file's number, 1 or more.
     pub(super) next_file: u64,
-    /// Files before this one are not needed.
-    pub(super) oldest_file: u64,
+    /// The files that are there, oldest first.
+    pub(super) files: VecDeque<InUse>,
+    /// The newest of them, if this start goes on in it.
+    pub(super) current: Option<Current>,
     /// This start's number, 1 or more.
     pub(super) epoch: u64,
     /// A prepared file that was found.
@@ -58,13 +63,25 @@ pub struct Position {
     pub(super) counters: BTreeMap<GroupId, u64>,
 }
 
+/// The file that is being written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Current {
+    pub(super) sequence: u64,
+    pub(super) path: Path,
+    /// Where the next write starts.
+    pub(super) offset: u64,
+    /// The chain's value so far.
+    pub(super) chain: u32,
+}
+
 impl Position {
     /// The beginning of a journal that has no files yet.
     pub fn first() -> Self {
         Self {
             next_sequence: 1,
             next_file: 1,
-            oldest_file: 1,
+            files: VecDeque::new(),
+            current: None,
             epoch: 1,
             free: None,
             next_free: 1,
@@ -132,19 +149,35 @@ pub fn recover(
     let mut walk = walk::Walk::new(disk, config, record);
     let end = walk.all(&inventory)?;
     let cuts = repair::repair(disk, config, &inventory, &end)?;
-    let free = repair::tidy_free_files(disk, config, &inventory)?;
+    let mut free = repair::tidy_free_files(disk, config, &inventory)?;
     let kept = inventory.files.len() - end.removed(&inventory).count();
     let last_epoch = inventory.files.iter().map(|file| file.header.epoch).max().unwrap_or(0);
     let last_file = inventory.files[..kept].last().map_or(0, |file| file.header.file_sequence);
+    let mut next_free = inventory.free.last().map_or(1, |free| free.number.saturating_add(1));
+    let mut current = None;
+    if let Some(last) = inventory.files[..kept].last().filter(|_| kept + RESERVE_FILES >= config.max_files()) {
+        let made = config.path(&format::free_name(next_free));
+        let start = take_over::Start {
+            epoch: last_epoch + 1,
+            next_sequence: walk.expected,
+            oldest_file: inventory.files[0].header.file_sequence,
+            free: free.clone().ok_or(made),
+        };
+        current = take_over::take_over(disk, config, last, &start)?;
+        if current.is_some() {
+            next_free += u64::from(free.take().is_none());
+        }
+    }
     let is_last = |file: usize| file + 1 == inventory.files.len();
     Ok(Recovered {
         position: Position {
             next_sequence: walk.expected,
             next_file: last_file + 1,
-            oldest_file: inventory.files.first().map_or(1, |file| file.header.file_sequence),
+            files: in_use(&inventory.files[..kept], walk.expected),
             epoch: last_epoch + 1,
             free,
-            next_free: inventory.free.last().map_or(1, |free| free.number.saturating_add(1)),
+            next_free,
+            current,
             counters: std::mem::take(&mut walk.counters),
         },
         ended_cleanly: cuts.is_empty() && walk.end_mark.is_some_and(is_last),
@@ -153,6 +186,17 @@ pub fn recover(
         records: walk.records,
         bytes: walk.bytes,
     })
+}
+
+/// The files that count. `next`: the number of the next record.
+fn in_use(files: &[FoundFile], next: u64) -> VecDeque<InUse> {
+    let ends = files.iter().skip(1).map(|file| file.header.first_sequence).chain([next]);
+    let file = |(file, end): (&FoundFile, u64)| InUse {
+        sequence: file.header.file_sequence,
+        path: file.path.clone(),
+        last: end - 1,
+    };
+    files.iter().zip(ends).map(file).collect()
 }
 
 /// As [`recover`], for a shard that has answered somebody before: a journal without any file is then a lost one.

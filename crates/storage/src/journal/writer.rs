@@ -9,25 +9,16 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use lockgate_wire::{GroupId, MonoTime};
 
+use super::files::{Files, Purpose};
 use super::format::{self, BLOCK_BYTES, FLAG_END, FLAG_MARK, FileHeader, WRITE_HEADER_BYTES, WriteHeader};
 use super::layout::{Layout, Pending, lay_out};
 use super::outcome::{AppendRefused, JournalCounters, Poison};
+use super::recovery::Current;
 use super::{Draft, JournalConfig, JournalKind, JournalWrite, OpenFile, Position, Sequence};
 use crate::disk::{DiskResult, FileOp, Path};
 
 /// How long after a full disk the next file is tried again.
 const PREPARE_RETRY_MS: u64 = 1000;
-
-/// The file that is being written.
-#[derive(Debug)]
-struct CurrentFile {
-    sequence: u64,
-    path: Path,
-    /// Where the next write starts.
-    offset: u64,
-    /// The chain's value so far.
-    chain: u32,
-}
 
 #[derive(Debug)]
 struct InFlight {
@@ -38,6 +29,8 @@ struct InFlight {
     opened: bool,
     sync: bool,
     end: bool,
+    /// Files before it are not needed, it states.
+    states: u64,
 }
 
 /// A file with written records that no sync has covered yet (buffered journals).
@@ -45,6 +38,8 @@ struct InFlight {
 struct Dirty {
     path: Path,
     last: u64,
+    /// Files before it are not needed, the newest write there states.
+    states: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +55,7 @@ pub struct JournalWriter {
     config: JournalConfig,
     salt: u32,
     epoch: u64,
-    oldest_file: u64,
+    files: Files,
     counters_by_group: BTreeMap<GroupId, u64>,
     /// The next record's sequence.
     next: u64,
@@ -70,7 +65,7 @@ pub struct JournalWriter {
     synced: u64,
     pending: VecDeque<Pending>,
     pending_bytes: usize,
-    file: Option<CurrentFile>,
+    file: Option<Current>,
     next_file: u64,
     free: Option<Path>,
     next_free: u64,
@@ -79,8 +74,8 @@ pub struct JournalWriter {
     retry_prepare_at: Option<MonoTime>,
     in_flight: Option<InFlight>,
     dirty: VecDeque<Dirty>,
-    /// The file and the last record that a running sync will have made durable.
-    syncing: Option<u64>,
+    /// The last record and the newest statement that a running sync will have made durable.
+    syncing: Option<(u64, u64)>,
     mark_at: Option<MonoTime>,
     ending: Ending,
     poison: Option<Poison>,
@@ -99,16 +94,16 @@ impl JournalWriter {
         let recovered = position.next_sequence - 1;
         Self {
             salt: format::salt(&config.identity, config.kind),
+            files: Files::new(&config, position.files),
             config,
             epoch: position.epoch,
-            oldest_file: position.oldest_file,
             counters_by_group: position.counters,
             next: position.next_sequence,
             written: recovered,
             synced: recovered,
             pending: VecDeque::new(),
             pending_bytes: 0,
-            file: None,
+            file: position.current,
             next_file: position.next_file,
             free: position.free,
             next_free: position.next_free,
@@ -164,12 +159,18 @@ impl JournalWriter {
         let (count, length) = self.due_records();
         let all = count == self.pending.len();
         let end = all && self.ending == Ending::Requested && self.synced == self.written;
-        let mark = all && self.mark_at.is_some_and(|at| at <= self.clock);
+        let mark = all && (self.mark_due().is_some_and(|at| at <= self.clock) || self.files.has_unstated());
         if length > self.room() || (count == 0 && !end && !mark) {
             return None;
         }
         let open = if self.fits(length) { None } else { Some(self.open_file()?) };
         Some(self.plan(count, end, open))
+    }
+
+    /// When a mark is due. One is not worth a file of the reserve.
+    fn mark_due(&self) -> Option<MonoTime> {
+        let has_place = self.fits(BLOCK_BYTES) || self.files.left_for(Purpose::Publish).is_some_and(|files| files > 0);
+        self.mark_at.filter(|_| has_place)
     }
 
     /// How many records the next write takes, and its bytes with header and padding.
@@ -212,16 +213,13 @@ impl JournalWriter {
             epoch: self.epoch,
             file_bytes: self.config.file_bytes,
             synced: self.synced,
-            oldest_file: self.oldest_file,
+            oldest_file: self.files.state(),
         };
         let header_bytes = header.encode();
         let (_, chain) = FileHeader::decode(&header_bytes).expect("what was encoded is decoded");
-        self.file = Some(CurrentFile {
-            sequence: self.next_file,
-            path: self.config.path(&format::file_name(header.file_sequence, header.first_sequence)),
-            offset: BLOCK_BYTES as u64,
-            chain,
-        });
+        let path = self.config.path(&format::file_name(header.file_sequence, header.first_sequence));
+        self.files.opened(self.next_file, path.clone(), self.written);
+        self.file = Some(Current { sequence: self.next_file, path, offset: BLOCK_BYTES as u64, chain });
         self.next_file += 1;
         Some(OpenFile { free, header: header_bytes.into() })
     }
@@ -235,7 +233,7 @@ impl JournalWriter {
             epoch: self.epoch,
             first_sequence: self.written + 1,
             synced: self.synced,
-            oldest_file: self.oldest_file,
+            oldest_file: self.files.state(),
             length: 0,
             count: 0,
             chain: file.chain,
@@ -247,6 +245,7 @@ impl JournalWriter {
         file.offset += bytes as u64;
         file.chain = chain;
         let last = self.written + count as u64;
+        self.files.grew(last);
         let sync = self.config.kind == JournalKind::Synced || end;
         self.mark_at = None;
         self.in_flight = Some(InFlight {
@@ -257,6 +256,7 @@ impl JournalWriter {
             opened: open.is_some(),
             sync,
             end,
+            states: header.oldest_file,
         });
         let path = file.path.clone();
         JournalWrite { kind: self.config.kind, path, open, offset, pieces, bytes, sync, last: Sequence(last) }
@@ -276,11 +276,15 @@ impl JournalWriter {
         self.counters.bytes += write.bytes;
         self.counters.files += u64::from(write.opened);
         self.written = write.last;
+        // A file's header is synced before anything is written behind it, in either journal.
+        if write.sync || write.opened {
+            self.files.stated(write.states);
+        }
         if write.sync {
             self.counters.syncs += 1;
             self.synced = write.last;
-        } else if write.records > 0 {
-            self.note_dirty(write.path, write.last);
+        } else if write.records > 0 || self.files.is_unproven(write.states) {
+            self.note_dirty(Dirty { path: write.path, last: write.last, states: write.states });
         }
         if write.end {
             self.ending = Ending::Done;
@@ -290,10 +294,10 @@ impl JournalWriter {
         Ok(Sequence(write.last))
     }
 
-    fn note_dirty(&mut self, path: Path, last: u64) {
+    fn note_dirty(&mut self, dirty: Dirty) {
         match self.dirty.back_mut() {
-            Some(newest) if newest.path == path => newest.last = last,
-            _ => self.dirty.push_back(Dirty { path, last }),
+            Some(newest) if newest.path == dirty.path => *newest = dirty,
+            _ => self.dirty.push_back(dirty),
         }
     }
 
@@ -301,7 +305,8 @@ impl JournalWriter {
     pub fn prepare(&mut self) -> Option<FileOp> {
         let busy =
             self.free.is_some() || self.preparing.is_some() || self.retry_prepare_at.is_some_and(|at| at > self.clock);
-        if busy || self.poison.is_some() || self.ending == Ending::Done {
+        let is_bound = !self.files.may_prepare(self.file.is_some());
+        if busy || is_bound || self.poison.is_some() || self.ending == Ending::Done {
             return None;
         }
         let path = self.config.path(&format::free_name(self.next_free));
@@ -333,6 +338,80 @@ impl JournalWriter {
         self.retry_prepare_at.is_some()
     }
 
+    /// How many more bytes of records may be appended for this before the journal is at its bound; `None` at the bound.
+    pub fn room_for(&self, purpose: Purpose) -> Option<u64> {
+        let files = self.files.left_for(purpose)? as u64;
+        let header = WRITE_HEADER_BYTES as u64;
+        let left = self.file.as_ref().map_or(0, |file| (self.config.file_bytes - file.offset).saturating_sub(header));
+        // Two writes one after the other take more than one full one, and each file has room for one at least.
+        let max_write = u64::from(self.config.max_write_bytes);
+        let in_a_file = (self.config.file_bytes - BLOCK_BYTES as u64 - max_write).max(max_write / 2);
+        (left + files * in_a_file).checked_sub(self.pending_bytes as u64).filter(|room| *room > 0)
+    }
+
+    /// Whether no publish may use another file.
+    pub fn is_at_bound(&self) -> bool {
+        self.room_for(Purpose::Publish).is_none()
+            && self.files.left_for(Purpose::Publish).is_none_or(|files| files == 0)
+    }
+
+    /// Bytes that the file that is written has left; 0 without one.
+    #[cfg(test)]
+    pub(super) fn room_in_file(&self) -> u64 {
+        self.file.as_ref().map_or(0, |file| self.config.file_bytes - file.offset)
+    }
+
+    /// Whether files have to go: from half of the bound on.
+    pub fn wants_room(&self) -> bool {
+        self.poison.is_none() && self.files.wants_room()
+    }
+
+    /// The last record of the file that has to go next.
+    pub fn oldest_ends(&self) -> Option<Sequence> {
+        self.files.oldest_ends().map(Sequence)
+    }
+
+    /// Nobody needs a record before this one: the files that hold only such records go, once a write has said so.
+    pub fn release(&mut self, floor: Sequence) {
+        self.files.release(floor.0);
+    }
+
+    /// The next file to be removed, one at a time.
+    pub fn start_removal(&mut self, now: MonoTime) -> Option<FileOp> {
+        self.clock = self.clock.max(now);
+        if self.poison.is_some() { None } else { self.files.next_removal(self.clock) }
+    }
+
+    /// The removal that was started is done, or failed and is tried again after a pause. A failed sync of the directory
+    /// stops the journal, as any of its failed syncs does.
+    ///
+    /// # Panics
+    /// If no removal is under way.
+    pub fn removed(&mut self, result: DiskResult<()>) {
+        self.files.removed(&result, self.clock);
+        self.counters.files_freed += u64::from(result.is_ok());
+        if let Err(error) = result
+            && error.is_sync()
+        {
+            self.poison = self.poison.take().or(Some(error.into()));
+        }
+    }
+
+    /// How many files hold the journal.
+    pub fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The number of the file that is written, or will be.
+    pub fn current_file(&self) -> u64 {
+        self.file.as_ref().map_or(self.next_file, |file| file.sequence)
+    }
+
+    /// The number that the next record gets.
+    pub fn next_sequence(&self) -> Sequence {
+        Sequence(self.next)
+    }
+
     /// Why the journal stopped, if it did.
     pub fn poison(&self) -> Option<&Poison> {
         self.poison.as_ref()
@@ -345,9 +424,9 @@ impl JournalWriter {
         }
         // Records that wait for a file are no mark, and time alone does not move them.
         let can_mark = self.in_flight.is_none() && self.pending.is_empty() && self.room() >= BLOCK_BYTES;
-        let mark = self.mark_at.filter(|_| can_mark);
+        let mark = self.mark_due().filter(|_| can_mark);
         let retry = self.retry_prepare_at.filter(|_| self.preparing.is_none());
-        mark.into_iter().chain(retry).min()
+        mark.into_iter().chain(retry).chain(self.files.deadline()).min()
     }
 
     /// An orderly stop: nothing more is appended, and the write that empties the journal says so. A buffered journal
@@ -370,7 +449,7 @@ impl JournalWriter {
             return None;
         }
         let oldest = self.dirty.front()?;
-        self.syncing = Some(oldest.last);
+        self.syncing = Some((oldest.last, oldest.states));
         Some(FileOp::Sync { path: oldest.path.clone() })
     }
 
@@ -381,11 +460,12 @@ impl JournalWriter {
     /// If no sync is under way.
     pub fn synced(&mut self, result: DiskResult<()>, now: MonoTime) -> Result<Sequence, Poison> {
         self.clock = self.clock.max(now);
-        let covered = self.syncing.take().expect("a sync that was started is reported once");
+        let (covered, states) = self.syncing.take().expect("a sync that was started is reported once");
         self.check(result)?;
+        self.files.stated(states);
         self.counters.syncs += 1;
         self.synced = self.synced.max(covered);
-        if self.dirty.front().is_some_and(|oldest| oldest.last <= covered) {
+        if self.dirty.front().is_some_and(|oldest| oldest.last <= covered && oldest.states <= states) {
             self.dirty.pop_front();
         }
         self.mark_at = Some(self.clock.plus_ms(self.config.mark_after_ms));

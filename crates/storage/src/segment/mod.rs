@@ -150,7 +150,7 @@ pub struct Segments {
     /// The one seal or removal in flight.
     in_flight: Option<Maintenance>,
     /// A sync of a log failed: what it held may never reach the device, so nothing is sealed until the next open.
-    seal_failed: bool,
+    sync_failed: bool,
 }
 
 /// A plan that excludes others of its kind until it is confirmed.

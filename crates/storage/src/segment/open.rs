@@ -136,7 +136,7 @@ impl Segments {
             unwritten: VecDeque::new(),
             synced: start,
             in_flight: None,
-            seal_failed: false,
+            sync_failed: false,
         };
         segments.advance_synced();
         segments

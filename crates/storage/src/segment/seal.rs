@@ -9,7 +9,7 @@ impl Segments {
     /// be answered by [`Segments::sealed`], with the error if one of them fails: the plan is not to be repeated as it is.
     /// `None` when there is none, or while another seal or removal is in flight.
     pub fn next_seal(&mut self) -> Option<Vec<FileOp>> {
-        if self.in_flight.is_some() || self.seal_failed {
+        if self.in_flight.is_some() || self.sync_failed {
             return None;
         }
         let segment = self.oldest_unsealed()?;
@@ -35,8 +35,26 @@ impl Segments {
         self.segments.iter().take(closed).find(|segment| !segment.sealed)
     }
 
-    /// Says how the seal ended. After a full disk it may be planned again, unless the log's own sync failed: a later sync
-    /// that succeeds would prove nothing, so nothing more is sealed until the segments are opened again.
+    /// Plans to sync the logs that no seal covers, ahead of the freeing of journal files. What was planned to be appended
+    /// before is durable afterwards, if it was carried out in that order. A failure has to be told by
+    /// [`Segments::sync_failed`].
+    pub fn sync_unsealed(&self) -> Vec<FileOp> {
+        let unsealed = self.segments.iter().filter(|segment| !segment.sealed);
+        unsealed.map(|segment| FileOp::Sync { path: log_path(&self.config.directory, segment.base) }).collect()
+    }
+
+    /// A sync of a log failed: a later one that succeeds would prove nothing, so nothing is durable from here on until the
+    /// segments are opened again.
+    pub fn sync_failed(&mut self) {
+        self.sync_failed = true;
+    }
+
+    /// Whether a sync of a log has failed since the segments were opened.
+    pub fn has_failed_sync(&self) -> bool {
+        self.sync_failed
+    }
+
+    /// Says how the seal ended. It may be planned again unless a sync of the log failed, or of its directory.
     ///
     /// # Panics
     /// If no seal is in flight.
@@ -50,8 +68,9 @@ impl Segments {
                 self.advance_synced();
             }
             Err(error) => {
-                let log_failed = *error.path == *log_path(&self.config.directory, base);
-                self.seal_failed = log_failed || !error.is_full();
+                // The seal itself is written anew each time.
+                let beside = format!("{}.new", index_path(&self.config.directory, base));
+                self.sync_failed |= error.is_sync() && *error.path != *beside;
             }
         }
     }

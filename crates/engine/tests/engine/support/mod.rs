@@ -60,7 +60,7 @@ pub fn config(shards: u16) -> NodeConfig {
         shards,
         journals: 0,
         incarnation: 1,
-        journal: JournalSettings { file_bytes: 4 << 20, max_write_bytes: 2 << 20 },
+        journal: JournalSettings { file_bytes: 4 << 20, max_write_bytes: 2 << 20, ..JournalSettings::default() },
         limits: Limits::default(),
         advertise: Vec::new(),
         version: "test".into(),

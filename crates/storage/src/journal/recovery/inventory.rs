@@ -41,6 +41,8 @@ pub(super) struct FreeFile {
 pub(super) struct Inventory {
     /// In order of their numbers, which have no gap.
     pub(super) files: Vec<FoundFile>,
+    /// Files before a gap in the numbers, and what that gap is unless those files were freed.
+    pub(super) before_gap: Option<(Vec<FoundFile>, Damage)>,
     /// The newest file, if it was made and never used.
     pub(super) unused: Option<BadFile>,
     /// In order of their numbers.
@@ -70,8 +72,12 @@ pub(super) fn take(disk: &dyn Disk, config: &JournalConfig) -> Result<Inventory,
     let newest = named.last().map(|(file_sequence, ..)| *file_sequence);
     let mut files: Vec<FoundFile> = Vec::with_capacity(named.len());
     let mut unused = None;
+    let mut before_gap = None;
     for (file_sequence, first_sequence, path, bytes) in named {
-        no_gap(&files, file_sequence, first_sequence, &path)?;
+        check_name(file_sequence, first_sequence, &path)?;
+        if let Some(gap) = gap(&files, file_sequence, &path) {
+            before_gap.get_or_insert((Vec::new(), gap)).0.append(&mut files);
+        }
         match open(disk, config, &path, file_sequence, first_sequence, bytes)? {
             Ok(file) => {
                 epoch_grows(&files, &file)?;
@@ -81,33 +87,34 @@ pub(super) fn take(disk: &dyn Disk, config: &JournalConfig) -> Result<Inventory,
                 let bad = BadFile { path, bytes, file_sequence, first_sequence, why };
                 if files.is_empty() && file_sequence > 1 {
                     let what = format!("{}, and the files before it are missing", bad.why);
-                    return Err(damage(&bad.path, 0, what, 1, None));
+                    return Err(damage(&bad.path, 0, what, 1, None).into());
                 }
                 never_used(disk, config, &bad, newest == Some(file_sequence))?;
                 unused = Some(bad);
             }
         }
     }
-    Ok(Inventory { files, unused, free })
+    Ok(Inventory { files, before_gap, unused, free })
 }
 
-fn damage(path: &Path, offset: u64, what: String, first_lost: u64, last_lost: Option<u64>) -> RecoveryError {
+fn damage(path: &Path, offset: u64, what: String, first_lost: u64, last_lost: Option<u64>) -> Damage {
     let (first_lost, last_lost) = (Sequence(first_lost), last_lost.map(Sequence));
-    Damage { file: path.clone(), offset, what, first_lost, last_lost }.into()
+    Damage { file: path.clone(), offset, what, first_lost, last_lost }
 }
 
-fn no_gap(files: &[FoundFile], file_sequence: u64, first_sequence: u64, path: &Path) -> Result<(), RecoveryError> {
-    match files.last() {
-        Some(previous) if previous.header.file_sequence.checked_add(1) != Some(file_sequence) => {
-            let expected = previous.header.file_sequence.saturating_add(1);
-            let what = format!("it is file {file_sequence} of the journal, but file {expected} should come next");
-            Err(damage(path, 0, what, previous.header.first_sequence, None))
-        }
-        _ if first_sequence == 0 || !(1..=NUMBER_MAX).contains(&file_sequence) => {
-            Err(damage(path, 0, format!("a name with numbers outside 1 to {NUMBER_MAX}"), 1, None))
-        }
-        _ => Ok(()),
+fn check_name(file_sequence: u64, first_sequence: u64, path: &Path) -> Result<(), RecoveryError> {
+    if first_sequence > 0 && (1..=NUMBER_MAX).contains(&file_sequence) {
+        return Ok(());
     }
+    Err(damage(path, 0, format!("a name with numbers outside 1 to {NUMBER_MAX}"), 1, None).into())
+}
+
+/// A gap before a file. Files are freed one after another, but a removal may get lost although a later one did not.
+fn gap(files: &[FoundFile], file_sequence: u64, path: &Path) -> Option<Damage> {
+    let previous = files.last().filter(|previous| previous.header.file_sequence + 1 != file_sequence)?;
+    let expected = previous.header.file_sequence + 1;
+    let what = format!("it is file {file_sequence} of the journal, but file {expected} should come next");
+    Some(damage(path, 0, what, previous.header.first_sequence, None))
 }
 
 fn epoch_grows(files: &[FoundFile], file: &FoundFile) -> Result<(), RecoveryError> {
@@ -116,7 +123,7 @@ fn epoch_grows(files: &[FoundFile], file: &FoundFile) -> Result<(), RecoveryErro
         return Ok(());
     }
     let what = format!("it was opened in start {}, after a file of start {previous}", file.header.epoch);
-    Err(damage(&file.path, 0, what, file.header.first_sequence, None))
+    Err(damage(&file.path, 0, what, file.header.first_sequence, None).into())
 }
 
 /// Reads a file's header. `Ok(Err)` says what is wrong with a header that was perhaps never written.
@@ -143,11 +150,11 @@ fn open(
     if (header.file_sequence, header.first_sequence) != (file_sequence, first_sequence) {
         let (file, first) = (header.file_sequence, header.first_sequence);
         let what = format!("its header says file {file} from record {first}, its name does not");
-        return Err(damage(path, 0, what, first_sequence.min(first), None));
+        return Err(damage(path, 0, what, first_sequence.min(first), None).into());
     }
     if bytes < header.file_bytes {
         let what = format!("it was made with {} bytes and has {bytes}", header.file_bytes);
-        return Err(damage(path, bytes, what, first_sequence, None));
+        return Err(damage(path, bytes, what, first_sequence, None).into());
     }
     Ok(Ok(FoundFile { path: path.clone(), header, chain }))
 }
@@ -157,7 +164,7 @@ fn open(
 fn never_used(disk: &dyn Disk, config: &JournalConfig, file: &BadFile, is_newest: bool) -> Result<(), RecoveryError> {
     if !is_newest {
         let what = format!("{}, and later files exist", file.why);
-        return Err(damage(&file.path, 0, what, file.first_sequence, None));
+        return Err(damage(&file.path, 0, what, file.first_sequence, None).into());
     }
     let view = FileView {
         disk,
@@ -169,5 +176,5 @@ fn never_used(disk: &dyn Disk, config: &JournalConfig, file: &BadFile, is_newest
     };
     let Some(synced) = scan::beyond(&view, BLOCK, BLOCK, None)?.synced else { return Ok(()) };
     let what = format!("{}, but there are writes behind it", file.why);
-    Err(damage(&file.path, 0, what, file.first_sequence, (synced >= file.first_sequence).then_some(synced)))
+    Err(damage(&file.path, 0, what, file.first_sequence, (synced >= file.first_sequence).then_some(synced)).into())
 }

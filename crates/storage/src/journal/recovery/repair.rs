@@ -23,6 +23,10 @@ pub(super) fn repair(
     end: &LogEnd,
 ) -> Result<Vec<Cut>, RecoveryError> {
     let mut cuts = Vec::new();
+    for file in inventory.before_gap.iter().flat_map(|(files, _)| files) {
+        let why = "it was freed before, and its removal got lost".into();
+        cuts.push(remove(disk, config, &file.path, file.header.file_bytes, why)?);
+    }
     if let Some(unused) = &inventory.unused {
         let why = format!("made and never used: {}", unused.why);
         cuts.push(remove(disk, config, &unused.path, unused.bytes, why)?);

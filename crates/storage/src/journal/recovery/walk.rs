@@ -112,7 +112,8 @@ impl<'a> Walk<'a> {
             let (found, needed) = (first.header.file_sequence, self.oldest_needed);
             let what = format!("it is file {found} of the journal, but files from {needed} on are needed");
             self.expected = 1;
-            return Err(self.damage(first, 0, what, Some(first.header.first_sequence - 1)).into());
+            let missing = self.damage(first, 0, what, Some(first.header.first_sequence - 1));
+            return Err(inventory.before_gap.as_ref().map_or(missing, |(_, gap)| gap.clone()).into());
         }
         Ok(LogEnd { doubtful: std::mem::take(&mut self.doubtful), tail })
     }

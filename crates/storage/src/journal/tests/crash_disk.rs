@@ -76,6 +76,19 @@ impl CrashDisk {
         (state.left, state.next_sync_fails) = (operations, false);
     }
 
+    /// A disk that has these files, durably.
+    pub(super) fn from_files(files: &MemoryDisk) -> Self {
+        let disk = Self::default();
+        disk.crash_after(usize::MAX);
+        for path in files.paths() {
+            disk.create_directory(parent(&path)).unwrap();
+            disk.write(&path, 0, &[files.file(&path).unwrap().into()]).unwrap();
+            disk.sync(&path).unwrap();
+            disk.sync_directory(parent(&path)).unwrap();
+        }
+        disk
+    }
+
     /// One sync fails, the kernel forgets what it should have written, and later syncs succeed.
     pub(super) fn fail_next_sync(&self) {
         self.0.borrow_mut().next_sync_fails = true;

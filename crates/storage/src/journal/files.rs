@@ -1,0 +1,159 @@
+//! A journal's files: which there are, how many there may be, which of them nobody needs any more, and the order in which
+//! such a file goes.
+//!
+//! A file goes in three steps. It is *released*: nobody needs a record in it. Then a write or a file's header *states* that
+//! files before the next one are not needed, and is durable. Only then it is removed, one file after another. A start that
+//! finds fewer files than the newest statement asks for has lost some; one that finds more ends what was begun.
+
+use std::collections::VecDeque;
+
+use lockgate_wire::MonoTime;
+
+use super::JournalConfig;
+use crate::disk::{DiskResult, FileOp, Path};
+
+/// The last files of the bound, which publishes may not use: what makes room goes there.
+pub(super) const RESERVE_FILES: usize = 2;
+/// How long after a removal that failed it is tried again.
+const REMOVE_RETRY_MS: u64 = 1000;
+
+/// A file with records, or the one that is being written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct InUse {
+    pub(super) sequence: u64,
+    pub(super) path: Path,
+    /// The last record in it, or before it if it holds none.
+    pub(super) last: u64,
+}
+
+/// Whose records need room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// Batches: the reserve is not theirs.
+    Publish,
+    /// Cursors and changes of topics: half of the reserve, so that the other half is left to what makes room.
+    Change,
+}
+
+impl Purpose {
+    fn spared_files(self) -> usize {
+        match self {
+            Self::Publish => RESERVE_FILES,
+            Self::Change => RESERVE_FILES / 2,
+        }
+    }
+}
+
+/// The files of one journal.
+#[derive(Debug)]
+pub(super) struct Files {
+    /// Oldest first. The last one is written, once this start has opened it.
+    in_use: VecDeque<InUse>,
+    max: usize,
+    /// Files before it are released.
+    needed: u64,
+    /// The newest such number in a write that was begun…
+    stating: u64,
+    /// …and in one that is durable.
+    stated: u64,
+    removing: bool,
+    retry_at: Option<MonoTime>,
+}
+
+impl Files {
+    pub(super) fn new(config: &JournalConfig, in_use: VecDeque<InUse>) -> Self {
+        let needed = in_use.front().map_or(1, |oldest| oldest.sequence);
+        let max = config.max_files();
+        Self { in_use, max, needed, stating: needed, stated: 0, removing: false, retry_at: None }
+    }
+
+    /// Files before it are not needed: what a write or header that is planned now has to state.
+    pub(super) fn state(&mut self) -> u64 {
+        self.stating = self.needed;
+        self.needed
+    }
+
+    /// A write or header with this statement is durable.
+    pub(super) fn stated(&mut self, needed: u64) {
+        self.stated = self.stated.max(needed);
+    }
+
+    /// Whether nothing durable says as much as this statement.
+    pub(super) fn is_unproven(&self, states: u64) -> bool {
+        states > self.stated
+    }
+
+    /// Whether some file waits for a statement that nothing planned so far makes.
+    pub(super) fn has_unstated(&self) -> bool {
+        self.needed > self.stating
+    }
+
+    pub(super) fn opened(&mut self, sequence: u64, path: Path, last: u64) {
+        self.in_use.push_back(InUse { sequence, path, last });
+    }
+
+    /// A record went into the newest file.
+    pub(super) fn grew(&mut self, last: u64) {
+        if let Some(newest) = self.in_use.back_mut() {
+            newest.last = last;
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.in_use.len()
+    }
+
+    /// Whether one more may be made ahead of need: within the bound; or beyond it when none is open in this start, or when
+    /// the next write is the one that lets a file go.
+    pub(super) fn may_prepare(&self, is_open: bool) -> bool {
+        self.in_use.len() < self.max || !is_open || self.has_unstated()
+    }
+
+    /// Files that may still be opened for this.
+    pub(super) fn left_for(&self, purpose: Purpose) -> Option<usize> {
+        self.max.saturating_sub(purpose.spared_files()).checked_sub(self.in_use.len())
+    }
+
+    /// From half of the bound on, files have to go.
+    pub(super) fn wants_room(&self) -> bool {
+        let kept = self.in_use.iter().filter(|file| file.sequence >= self.needed).count();
+        kept >= (self.max / 2).max(RESERVE_FILES)
+    }
+
+    /// The last record of the oldest file that is not released, unless that is the newest one.
+    pub(super) fn oldest_ends(&self) -> Option<u64> {
+        let at = self.in_use.iter().position(|file| file.sequence >= self.needed)?;
+        (at + 1 < self.in_use.len()).then(|| self.in_use[at].last)
+    }
+
+    /// Nobody needs a record before `floor`. The newest file stays whatever is in it.
+    pub(super) fn release(&mut self, floor: u64) {
+        while self.oldest_ends().is_some_and(|last| last < floor) {
+            self.needed += 1;
+        }
+    }
+
+    /// The next removal, one at a time.
+    pub(super) fn next_removal(&mut self, now: MonoTime) -> Option<FileOp> {
+        if self.removing || self.retry_at.is_some_and(|at| at > now) {
+            return None;
+        }
+        let oldest = self.in_use.front().filter(|oldest| oldest.sequence < self.stated)?;
+        self.removing = true;
+        self.retry_at = None;
+        Some(FileOp::Remove { paths: vec![oldest.path.clone()] })
+    }
+
+    /// The removal ended; one that failed is tried again after a pause.
+    pub(super) fn removed(&mut self, result: &DiskResult<()>, now: MonoTime) {
+        assert!(std::mem::take(&mut self.removing), "a removal that was started is reported once");
+        match result {
+            Ok(()) => drop(self.in_use.pop_front()),
+            Err(_) => self.retry_at = Some(now.plus_ms(REMOVE_RETRY_MS)),
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<MonoTime> {
+        self.retry_at
+    }
+}

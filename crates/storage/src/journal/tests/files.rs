@@ -1,0 +1,236 @@
+//! How many files there may be, and how the oldest goes.
+
+use super::*;
+use JournalKind::{Buffered, Synced};
+
+const FILES: u64 = 5;
+
+fn bounded(kind: JournalKind) -> Rig {
+    let config = JournalConfig { max_bytes: FILES * FILE_BYTES, ..config(kind) };
+    Rig::start(MemoryDisk::new(), config).0
+}
+
+/// Fills so many files with records of one block each, fifteen to a file.
+fn fill(rig: &mut Rig, files: usize) {
+    while rig.writer.files() < files || rig.writer.room_in_file() > 0 {
+        rig.write_blocks(1, 1);
+    }
+}
+
+fn remove(rig: &mut Rig) {
+    let op = rig.writer.start_removal(rig.now).expect("a file may go");
+    rig.writer.removed(op.execute(&rig.disk).map(drop));
+}
+
+fn journal_files(rig: &Rig) -> usize {
+    rig.files().iter().filter(|path| path.ends_with(".journal")).count()
+}
+
+#[test]
+fn a_file_goes_only_when_a_durable_write_says_that_it_is_not_needed() {
+    let mut rig = bounded(Synced);
+    fill(&mut rig, 3);
+    assert_eq!(rig.writer.oldest_ends(), Some(Sequence(15)));
+    rig.writer.release(Sequence(15));
+    assert_eq!(rig.writer.oldest_ends(), Some(Sequence(15)), "its last record is needed");
+    rig.writer.release(Sequence(16));
+    assert_eq!(rig.writer.oldest_ends(), Some(Sequence(30)));
+    assert_eq!(rig.writer.start_removal(rig.now), None, "nothing says so yet");
+    let write = rig.write();
+    assert_eq!((write.last, write.sync), (Sequence(45), true), "with nothing else to write, a mark says it at once");
+    remove(&mut rig);
+    assert_eq!((journal_files(&rig), rig.writer.files(), rig.writer.counters().files_freed), (3, 3, 1));
+    assert_eq!(rig.writer.start_removal(rig.now), None);
+    let (_, found) = rig.restart();
+    assert_eq!(found.records.first().map(|record| record.sequence), Some(Sequence(16)));
+}
+
+#[test]
+fn a_start_after_any_step_finds_all_that_is_needed() {
+    for step in 0..4 {
+        let mut rig = bounded(Synced);
+        fill(&mut rig, 3);
+        rig.writer.release(Sequence(31));
+        if step > 0 {
+            rig.write();
+        }
+        for _ in 1..step {
+            remove(&mut rig);
+        }
+        let first = [1, 1, 16, 31][step];
+        let (mut rig, found) = rig.restart();
+        assert_eq!(sequences(&found), (first..46).collect::<Vec<_>>(), "after step {step}");
+        // What was begun is ended.
+        rig.writer.release(Sequence(31));
+        rig.write_blocks(1, 1);
+        while let Some(op) = rig.writer.start_removal(rig.now) {
+            rig.writer.removed(op.execute(&rig.disk).map(drop));
+        }
+        assert_eq!(sequences(&rig.recover().unwrap()), (31..47).collect::<Vec<_>>(), "after step {step}");
+    }
+}
+
+#[test]
+fn a_file_that_was_not_freed_is_missed() {
+    let mut rig = bounded(Synced);
+    fill(&mut rig, 4);
+    rig.writer.release(Sequence(16));
+    rig.write();
+    remove(&mut rig);
+    let paths = rig.files();
+    rig.disk.remove(&paths[0]).unwrap();
+    let damage = rig.damage();
+    assert!(damage.what.contains("files from 2 on are needed"), "{damage}");
+}
+
+#[test]
+fn a_freed_file_that_is_still_there_behind_a_gap_is_no_damage() {
+    let mut rig = bounded(Synced);
+    fill(&mut rig, 4);
+    let paths = rig.files();
+    let first = rig.disk.file(&paths[0]).unwrap();
+    rig.writer.release(Sequence(31));
+    rig.write();
+    remove(&mut rig);
+    remove(&mut rig);
+    // The device lost one of the two removals.
+    rig.disk.set_file(&paths[0], first);
+    let found = rig.recover().unwrap();
+    assert_eq!(sequences(&found).first(), Some(&31));
+    assert!(!rig.files().contains(&paths[0]), "it is gone for good");
+    assert_eq!(rig.recover().unwrap().recovered.cuts, []);
+}
+
+#[test]
+fn publishes_end_before_the_reserve_and_what_makes_room_still_fits() {
+    let mut rig = bounded(Synced);
+    while let Some(room) = rig.writer.room_for(Purpose::Publish) {
+        assert!(room < FILES * FILE_BYTES);
+        rig.write_blocks(1, 1);
+    }
+    assert_eq!((rig.writer.files(), rig.writer.is_at_bound()), (3, true));
+    assert!(rig.writer.room_for(Purpose::Change).is_some());
+    while rig.writer.room_for(Purpose::Change).is_some() {
+        rig.write_blocks(1, 1);
+    }
+    assert_eq!(rig.writer.files(), 4);
+    fill(&mut rig, 5);
+    rig.append(1, 10);
+    prepare(&rig.disk, &mut rig.writer);
+    assert_eq!(rig.writer.start_write(rig.now), None, "the bound is the bound");
+    assert_eq!(rig.files().len() as u64, FILES);
+}
+
+#[test]
+fn at_the_bound_the_write_that_frees_a_file_gets_one() {
+    let mut rig = bounded(Synced);
+    fill(&mut rig, 5);
+    rig.append(1, 10);
+    prepare(&rig.disk, &mut rig.writer);
+    assert_eq!(rig.writer.start_write(rig.now), None);
+    rig.writer.release(Sequence(16));
+    assert!(rig.write().open.is_some());
+    remove(&mut rig);
+    assert_eq!(rig.files().len() as u64, FILES);
+}
+
+#[test]
+fn a_mark_opens_no_file_of_the_reserve() {
+    let mut rig = bounded(Synced);
+    fill(&mut rig, 3);
+    prepare(&rig.disk, &mut rig.writer);
+    assert_eq!(rig.writer.next_deadline(), None);
+    assert_eq!(rig.writer.start_write(rig.now.plus_ms(1000)), None);
+}
+
+#[test]
+fn a_start_at_the_bound_opens_its_file_and_no_more() {
+    let mut rig = bounded(Synced);
+    fill(&mut rig, 5);
+    let (mut rig, _) = rig.restart();
+    assert!(rig.write_blocks(1, 1).open.is_some());
+    prepare(&rig.disk, &mut rig.writer);
+    assert_eq!(rig.files().len() as u64, FILES + 1);
+}
+
+#[test]
+fn a_buffered_journal_says_it_durably_too() {
+    let mut rig = bounded(Buffered);
+    fill(&mut rig, 3);
+    rig.write_blocks(1, 1);
+    for _ in 0..4 {
+        rig.sync();
+    }
+    rig.writer.release(Sequence(16));
+    assert!(!rig.write().sync);
+    assert_eq!(rig.writer.start_removal(rig.now), None, "written and not synced");
+    rig.sync();
+    remove(&mut rig);
+    assert_eq!(journal_files(&rig), 3);
+    // Saying so is said once.
+    assert_eq!((rig.mark().sync, rig.writer.start_sync(rig.now)), (false, None));
+}
+
+#[test]
+fn a_removal_that_fails_is_tried_again_and_a_failed_sync_stops_the_journal() {
+    let mut rig = bounded(Synced);
+    fill(&mut rig, 3);
+    rig.writer.release(Sequence(16));
+    rig.write();
+    rig.writer.start_removal(rig.now).unwrap();
+    rig.writer.removed(Err(DiskError { stage: "remove", ..failure(5) }));
+    assert_eq!(rig.writer.start_removal(rig.now), None, "after a pause");
+    rig.now = rig.now.plus_ms(1000);
+    assert!(rig.writer.next_deadline().is_some_and(|at| at <= rig.now));
+    rig.writer.start_removal(rig.now).unwrap();
+    rig.writer.removed(Err(DiskError { stage: "sync directory", ..failure(5) }));
+    assert!(rig.writer.poison().is_some());
+}
+
+#[test]
+fn starts_that_end_early_leave_no_file_each() {
+    let mut rig = bounded(Synced);
+    while !rig.writer.is_at_bound() {
+        rig.write_blocks(1, 1);
+    }
+    let mut written = 45;
+    for start in 0..30 {
+        let (again, found) = rig.restart();
+        assert_eq!(sequences(&found), (1..=written).collect::<Vec<_>>(), "start {start}");
+        assert_eq!(found.recovered.cuts, []);
+        rig = again;
+        // One that dies before it writes, one that writes.
+        if start % 2 == 0 {
+            rig.write_blocks(2, 1);
+            written += 1;
+        }
+        assert!(rig.files().len() as u64 <= FILES + 1, "{:?}", rig.files());
+    }
+    let counters: Vec<_> =
+        rig.recover().unwrap().records.iter().filter(|r| r.group == GroupId(2)).map(|r| r.counter).collect();
+    assert_eq!(counters, (1..=15).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_file_is_taken_over_whole_or_not_at_all() {
+    let mut rig = bounded(Synced);
+    while !rig.writer.is_at_bound() {
+        rig.write_blocks(1, 1);
+    }
+    let (mut rig, _) = rig.restart();
+    rig.write_blocks(2, 1);
+    let expected = rig.recover().unwrap().records;
+    let before = rig.disk.clone();
+    for calls in 0..60 {
+        for power_loss in [None, Some(calls)] {
+            let mut disk = crash_disk::CrashDisk::from_files(&before);
+            disk.crash_after(calls as usize);
+            let died = recover_all(&disk, &rig.config).is_err();
+            if let Some(seed) = power_loss {
+                disk = disk.after_power_loss(seed);
+            }
+            disk.crash_after(usize::MAX);
+            assert_eq!(recover_all(&disk, &rig.config).unwrap().records, expected, "after {calls} calls, died: {died}");
+        }
+    }
+}
