@@ -110,6 +110,18 @@ pub enum RecoveryError {
     },
 }
 
+impl RecoveryError {
+    /// The failure of the disk that it is, if it is one: another start may succeed.
+    pub fn disk(&self) -> Option<&DiskError> {
+        match self {
+            Self::Disk(error)
+            | Self::Journal(journal::RecoveryError::Disk(error))
+            | Self::Segments(_, SegmentError::Disk(error)) => Some(error),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for RecoveryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -4,6 +4,11 @@
 //! else each 512-byte sector, each change of a size and of a name survives or not. The death of the process loses
 //! nothing that was written. An operation under way is cut anywhere: [`SimDisk::cut_after`] ends the life of the process
 //! at a chosen call, in the middle of that call.
+//!
+//! A sync that fails is that of Linux: the file's pages count as clean from then on. Reads go on showing what was written,
+//! the next sync succeeds and does nothing for it, and a power loss shows what the device has. When the sync of a directory
+//! fails, its names wait for the next one, or the file system has had enough and takes no change until the machine starts
+//! again.
 
 mod content;
 mod file;
@@ -26,6 +31,8 @@ pub use speed::{DiskSpeed, SLOWEST};
 
 /// The errno of a device that failed.
 pub const EIO: i32 = 5;
+/// The errno of every change once a file system has stopped taking any.
+pub const EROFS: i32 = 30;
 /// The errno of every call after the process was cut off; nobody sees it but code that is already dead.
 const CUT: i32 = 0;
 
@@ -44,14 +51,41 @@ struct State {
     /// Calls that the process still gets done; the one after them is torn.
     calls_left: Option<u64>,
     is_cut: bool,
-    fails_next_write: bool,
+    failure: Option<Failure>,
+    is_read_only: bool,
+}
+
+/// A call that is going to fail with EIO.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Failure {
+    /// The next change or sync.
+    Next,
+    /// The sync, of a file or a directory, after so many more.
+    Sync(u64),
 }
 
 /// How far a call goes.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
     Whole,
-    Torn,
+    /// The process dies in it.
+    Cut,
+    /// The device fails in it.
+    Failed,
+}
+
+impl State {
+    /// Whether this call is the one that was to fail.
+    fn fails(&mut self, stage: &'static str) -> bool {
+        let is_sync = matches!(stage, "sync" | "sync directory");
+        match &mut self.failure {
+            Some(Failure::Sync(more)) if is_sync && *more > 0 => *more -= 1,
+            Some(Failure::Next) => return self.failure.take().is_some(),
+            Some(Failure::Sync(_)) if is_sync => return self.failure.take().is_some(),
+            _ => {}
+        }
+        false
+    }
 }
 
 impl SimDisk {
@@ -64,7 +98,8 @@ impl SimDisk {
             next_inode: 1,
             calls_left: None,
             is_cut: false,
-            fails_next_write: false,
+            failure: None,
+            is_read_only: false,
         };
         Self { state: RefCell::new(state) }
     }
@@ -81,7 +116,17 @@ impl SimDisk {
 
     /// The next write or sync fails with EIO, having done some of its work.
     pub fn fail_next_write(&self) {
-        self.state.borrow_mut().fails_next_write = true;
+        self.state.borrow_mut().failure = Some(Failure::Next);
+    }
+
+    /// The sync after so many more fails with EIO.
+    pub fn fail_sync_after(&self, syncs: u64) {
+        self.state.borrow_mut().failure = Some(Failure::Sync(syncs));
+    }
+
+    /// Whether the file system takes no change until the machine starts again.
+    pub fn is_read_only(&self) -> bool {
+        self.state.borrow().is_read_only
     }
 
     /// The process died. What the operating system was given stays, synced or not.
@@ -89,13 +134,14 @@ impl SimDisk {
         let state = &mut *self.state.borrow_mut();
         state.calls_left = None;
         state.is_cut = false;
-        state.fails_next_write = false;
+        state.failure = None;
     }
 
     /// The machine lost its power. Only what was synced is promised.
     pub fn power_loss(&self) {
         self.crash();
         let state = &mut *self.state.borrow_mut();
+        state.is_read_only = false;
         state.names.power_loss(&mut state.rng);
         state.collect();
         let State { files, rng, .. } = state;
@@ -116,7 +162,7 @@ impl State {
             None => {}
             Some(0) => {
                 self.is_cut = true;
-                return Ok(Extent::Torn);
+                return Ok(Extent::Cut);
             }
             Some(calls) => *calls -= 1,
         }
@@ -125,11 +171,14 @@ impl State {
 
     /// A call that changes the disk: torn by a cut or by a fault.
     fn enter_change(&mut self, stage: &'static str, path: &str) -> DiskResult<(Extent, DiskResult<()>)> {
-        if self.enter(stage, path)? == Extent::Torn {
-            return Ok((Extent::Torn, Err(error(stage, path, CUT, "the process died here"))));
+        if self.enter(stage, path)? == Extent::Cut {
+            return Ok((Extent::Cut, Err(error(stage, path, CUT, "the process died here"))));
         }
-        if std::mem::take(&mut self.fails_next_write) {
-            return Ok((Extent::Torn, Err(error(stage, path, EIO, "input/output error"))));
+        if self.is_read_only {
+            return Err(error(stage, path, EROFS, "read-only file system"));
+        }
+        if self.fails(stage) {
+            return Ok((Extent::Failed, Err(error(stage, path, EIO, "input/output error"))));
         }
         Ok((Extent::Whole, Ok(())))
     }
@@ -208,9 +257,9 @@ impl Disk for SimDisk {
         let total: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         let mut left = match extent {
             Extent::Whole => total,
-            Extent::Torn => (state.rng.below(total + 1) + offset) / SECTOR_BYTES * SECTOR_BYTES,
+            Extent::Cut | Extent::Failed => (state.rng.below(total + 1) + offset) / SECTOR_BYTES * SECTOR_BYTES,
         };
-        if extent == Extent::Torn {
+        if extent != Extent::Whole {
             left = left.saturating_sub(offset);
         }
         let mut at = offset;
@@ -240,10 +289,22 @@ impl Disk for SimDisk {
         let state = &mut *self.state.borrow_mut();
         let (extent, result) = state.enter_change("sync", path)?;
         let inode = state.file("sync", path)?;
-        if state.happens(extent) {
-            state.file_mut(inode).sync();
+        let State { files, rng, .. } = state;
+        let file = files.get_mut(&inode).expect("a name stands for a file");
+        match extent {
+            Extent::Failed => file.sync_fails(rng),
+            Extent::Cut if rng.coin() => {}
+            Extent::Whole | Extent::Cut => file.sync(),
         }
         result
+    }
+
+    fn forget_cached(&self, path: &str) -> DiskResult<()> {
+        self.sync(path)?;
+        let state = &mut *self.state.borrow_mut();
+        let inode = state.file("forget", path)?;
+        state.file_mut(inode).forget_cached();
+        Ok(())
     }
 
     fn rename(&self, from: &str, to: &str) -> DiskResult<()> {
@@ -296,8 +357,10 @@ impl Disk for SimDisk {
         if !state.names.has_directory(path) {
             return Err(missing("sync directory", path));
         }
-        if state.happens(extent) {
-            state.names.sync_directory(path);
+        match extent {
+            Extent::Failed => state.is_read_only = state.rng.coin(),
+            _ if state.happens(extent) => state.names.sync_directory(path),
+            _ => {}
         }
         result
     }

@@ -142,6 +142,81 @@ fn a_failing_write_says_so_once() {
 }
 
 #[test]
+fn what_a_failed_sync_did_not_save_no_later_sync_saves_and_reads_show_it_until_the_power_goes() {
+    let (mut lost, mut torn) = (0, 0);
+    for seed in 0..100 {
+        let disk = disk(seed);
+        FileOp::Zero { path: "f".into(), bytes: 4096, written: true }.execute(&disk).unwrap();
+        disk.write("f", 0, &[bytes(1, 4096)]).unwrap();
+        disk.fail_sync_after(0);
+        assert_eq!(disk.sync("f").unwrap_err().errno, super::EIO);
+        disk.crash();
+        assert_eq!(read(&disk, "f").unwrap(), bytes(1, 4096), "a new process sees it too");
+        disk.write("f", 4096, &[bytes(2, 512)]).unwrap();
+        disk.sync("f").unwrap();
+        disk.power_loss();
+        let left = read(&disk, "f").unwrap();
+        assert_eq!(left[4096..], bytes(2, 512), "what was written since is saved by the sync that succeeded");
+        let kept = left[..4096].iter().filter(|byte| **byte == 1).count();
+        lost += usize::from(kept == 0);
+        torn += usize::from((1..4096).contains(&kept));
+    }
+    assert!(lost > 10 && torn > 10, "{lost} lost, {torn} torn");
+}
+
+#[test]
+fn after_forgetting_reads_show_what_a_power_loss_would_leave() {
+    for seed in 0..50 {
+        let disk = disk(seed);
+        disk.write("f", 0, &[bytes(1, 3000)]).unwrap();
+        disk.fail_sync_after(1);
+        disk.sync("f").unwrap();
+        disk.sync_directory("").unwrap_err();
+        disk.power_loss();
+        FileOp::Zero { path: "f".into(), bytes: 3000, written: true }.execute(&disk).unwrap();
+        disk.write("f", 1000, &[bytes(2, 4000)]).unwrap();
+        disk.fail_sync_after(0);
+        disk.sync("f").unwrap_err();
+        disk.write("f", 512, &[bytes(3, 512)]).unwrap();
+        disk.forget_cached("f").unwrap();
+        let shown = read(&disk, "f").unwrap();
+        assert_eq!(shown.len(), 5000, "the size is no page");
+        assert_eq!(shown[512..1024], bytes(3, 512), "what waits for a sync gets it");
+        disk.power_loss();
+        let left = read(&disk, "f").unwrap();
+        assert_eq!(shown[..left.len()], left);
+        assert!(shown[left.len()..].iter().all(|byte| *byte == 0));
+    }
+}
+
+#[test]
+fn names_whose_sync_failed_wait_for_the_next_one_or_the_file_system_takes_no_change_until_the_machine_starts_again() {
+    let (mut waiting, mut stopped) = (0, 0);
+    for seed in 0..50 {
+        let disk = disk(seed);
+        disk.write("f", 0, &[bytes(1, 512)]).unwrap();
+        disk.sync("f").unwrap();
+        disk.fail_sync_after(0);
+        disk.sync_directory("").unwrap_err();
+        disk.crash();
+        if disk.is_read_only() {
+            stopped += 1;
+            assert_eq!(disk.sync_directory("").unwrap_err().errno, super::EROFS);
+            assert_eq!(disk.write("g", 0, &[bytes(1, 1)]).unwrap_err().errno, super::EROFS);
+            assert_eq!(read(&disk, "f").unwrap(), bytes(1, 512));
+            disk.power_loss();
+            disk.write("g", 0, &[bytes(1, 1)]).unwrap();
+        } else {
+            waiting += 1;
+            disk.sync_directory("").unwrap();
+            disk.power_loss();
+            assert_eq!(read(&disk, "f").unwrap(), bytes(1, 512));
+        }
+    }
+    assert!(waiting > 10 && stopped > 10);
+}
+
+#[test]
 fn missing_things_are_said_to_be_missing() {
     let disk = disk(1);
     assert!(disk.read("f", 0, 1).unwrap_err().is_missing());

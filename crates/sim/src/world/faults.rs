@@ -10,6 +10,8 @@ use crate::trace::Who;
 
 /// How soon after its storage failed somebody ends the process.
 const OPERATOR_DELAY: Time = 3 * SECOND;
+/// Syncs that succeed before the one that fails, at most.
+const SYNCS_MAX: u64 = 30;
 
 impl World {
     /// The next occasion for a fault of this kind. Gives the fault its own chance, if it is to strike.
@@ -96,18 +98,58 @@ impl World {
             return;
         }
         let faults = &self.plan.faults;
-        let draw = rng.below(1000);
-        if draw < faults.stop_per_mille {
-            self.faults.count("stops");
-            self.stop();
-        } else if draw < faults.stop_per_mille + faults.write_error_per_mille {
-            self.faults.count("write errors");
-            self.disk.fail_next_write();
-            let at = self.now + rng.magnitude(MS..=OPERATOR_DELAY);
-            self.queue.push(at, Happening::NodeIsKilled { process: self.node.life.process });
-        } else {
-            let with_power = rng.per_mille(faults.power_per_mille);
-            self.crash(with_power);
+        let parts = [faults.stop_per_mille, faults.write_error_per_mille, faults.sync_error_per_mille];
+        let mut draw = rng.below(1000);
+        let kind = parts.iter().position(|part| {
+            let is_it = draw < *part;
+            draw = draw.saturating_sub(*part);
+            is_it
+        });
+        match kind {
+            Some(0) => {
+                self.faults.count("stops");
+                self.stop();
+            }
+            Some(1) => {
+                self.strike("write errors");
+                self.disk.fail_next_write();
+                self.plan_operator(&mut rng);
+            }
+            Some(_) => {
+                self.strike("sync errors");
+                self.disk.fail_sync_after(rng.magnitude(0..=SYNCS_MAX));
+                self.plan_operator(&mut rng);
+                // What a failed sync left in memory is gone for good with the machine that has it.
+                if rng.coin() {
+                    let at = self.now + OPERATOR_DELAY + rng.magnitude(MS..=OPERATOR_DELAY);
+                    self.queue.push(at, Happening::PowerFails);
+                }
+            }
+            None => {
+                let with_power = rng.per_mille(faults.power_per_mille);
+                self.crash(with_power);
+            }
+        }
+    }
+
+    /// A fault is counted and told.
+    pub(super) fn strike(&mut self, name: &'static str) {
+        self.faults.count(name);
+        self.trace.step(self.now, Who::World, "FAULT", &[], format_args!("{name}"));
+    }
+
+    /// Somebody sees that the storage failed and ends the process.
+    fn plan_operator(&mut self, rng: &mut Rng) {
+        let at = self.now + rng.magnitude(MS..=OPERATOR_DELAY);
+        self.queue.push(at, Happening::NodeIsKilled { process: self.node.life.process });
+    }
+
+    /// The machine loses its power, with whatever runs on it.
+    pub(super) fn power_fails(&mut self) {
+        match (self.stage, self.node.is_running()) {
+            (Stage::Stirring, true) => self.crash(true),
+            (Stage::Stirring, false) => self.lose_power(),
+            _ => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockgate_engine::{Input, NodeConfig, RecoveredShard, Shard, recover};
+use lockgate_engine::{Input, NodeConfig, RecoveredShard, RecoveryError, Shard, recover};
 use lockgate_wire::{MonoTime, Now, ShardId, WallMs};
 
 use super::healing::Stage;
@@ -85,12 +85,7 @@ impl World {
         let mut config = (*self.node.config).clone();
         config.incarnation += 1;
         self.node.config = Arc::new(config);
-        if self.stage == Stage::Stirring
-            && let Some(mut rng) = self.strikes(Source::Start)
-            && rng.per_mille(self.plan.faults.cut_recovery_per_mille)
-        {
-            self.disk.cut_after(rng.magnitude(0..=RECOVERY_CALLS_MAX));
-        }
+        self.plan_fault_of_start();
         self.node.state = State::Recovering(Vec::new());
         let mut recovered = Vec::new();
         for shard in 0..self.node.config.shards {
@@ -101,6 +96,7 @@ impl World {
                     let with_power = self.next_crash_is_power_loss();
                     return self.crash(with_power);
                 }
+                Err(error) if error.disk().is_some() => return self.start_is_refused(&error),
                 Err(error) => {
                     return self.report("recovery_takes_what_a_crash_leaves", format!("shard {shard}: {error}"));
                 }
@@ -109,11 +105,59 @@ impl World {
         for (shard, recovered) in recovered.iter().enumerate() {
             self.trace.step(self.now, Who::Shard(shard), "recovered", &[], format_args!("{:?}", recovered.report));
         }
+        // A partition may be refused while the others serve: that is for an operator to see.
+        let ill = recovered.iter().flat_map(RecoveredShard::refused).find(|(_, error)| error.disk().is_none());
+        if let Some((partition, error)) = ill {
+            return self.report("recovery_takes_what_a_crash_leaves", format!("partition {partition}: {error}"));
+        }
+        let refused = recovered.iter().flat_map(RecoveredShard::refused).next().is_some();
         self.disk.crash();
+        if refused {
+            let at = self.now + self.rng.magnitude(300 * MS..=3 * SECOND);
+            self.queue.push(at, Happening::NodeIsKilled { process });
+        }
         self.saw(What::Recovered);
         self.node.state = State::Recovering(recovered);
         let at = self.now + self.rng.magnitude(MS..=300 * MS);
         self.queue.push(at, Happening::NodeRecovered { process: self.node.life.process });
+    }
+
+    /// The start that follows may die over its disk, or meet a sync that fails.
+    fn plan_fault_of_start(&mut self) {
+        if self.stage == Stage::Stirring
+            && let Some(mut rng) = self.strikes(Source::Start)
+        {
+            if rng.per_mille(self.plan.faults.cut_recovery_per_mille) {
+                self.disk.cut_after(rng.magnitude(0..=RECOVERY_CALLS_MAX));
+            } else if rng.per_mille(self.plan.faults.sync_error_per_mille) {
+                self.disk.fail_sync_after(rng.magnitude(0..=RECOVERY_CALLS_MAX));
+            }
+        }
+    }
+
+    /// The disk failed while it was read: the process ends and says so. Somebody starts it again, with the machine if its
+    /// file system takes no change any more.
+    fn start_is_refused(&mut self, error: &RecoveryError) {
+        self.faults.count("refused starts");
+        let process = self.node.life.process;
+        self.trace.step(self.now, Who::World, "REFUSED", &[], format_args!("start of process {process}: {error}"));
+        self.disk.crash();
+        self.saw(What::Crashed);
+        self.end_process(false);
+        if self.disk.is_read_only() {
+            self.lose_power();
+        }
+        let down = self.rng.magnitude(MS..=2 * SECOND);
+        self.queue.push(self.now + down, Happening::NodeBegins);
+    }
+
+    /// The machine goes off while no process runs.
+    pub(super) fn lose_power(&mut self) {
+        self.node.life.power += 1;
+        self.faults.count("power losses");
+        self.disk.power_loss();
+        self.board.power_lost();
+        self.saw(What::PowerLost);
     }
 
     pub(super) fn node_recovered(&mut self) {
@@ -195,11 +239,7 @@ impl World {
         self.trace.step(self.now, Who::World, "STOPPED", &[], format_args!("process {process}, in order"));
         self.end_process(false);
         if self.stage == Stage::Stirring && self.next_crash_is_power_loss() {
-            self.node.life.power += 1;
-            self.faults.count("power losses");
-            self.disk.power_loss();
-            self.board.power_lost();
-            self.saw(What::PowerLost);
+            self.lose_power();
         }
         let down = self.rng.magnitude(MS..=2 * SECOND);
         self.queue.push(self.now + down, Happening::NodeBegins);

@@ -222,6 +222,7 @@ impl World {
             Happening::NodeBegins => self.node_begins(),
             Happening::NodeRecovered { process } => self.if_alive(process, Self::node_recovered),
             Happening::NodeIsKilled { process } => self.if_alive(process, |world| world.crash(false)),
+            Happening::PowerFails => self.power_fails(),
             Happening::StopIsOverdue { process } => self.if_alive(process, Self::stop_is_overdue),
             Happening::NetworkFault => self.network_fault(),
             Happening::NodeFault => self.node_fault(),

@@ -42,8 +42,10 @@ pub(super) struct Faults {
     pub(super) power_per_mille: u64,
     /// …and how many are orderly stops…
     pub(super) stop_per_mille: u64,
-    /// …and how many are failing writes.
+    /// …and how many are failing writes…
     pub(super) write_error_per_mille: u64,
+    /// …and how many are syncs that fail once, of the running process or of the next start.
+    pub(super) sync_error_per_mille: u64,
     /// Of a thousand starts, how many are cut off while the disk is read.
     pub(super) cut_recovery_per_mille: u64,
     /// Mean time between faults of connections.
@@ -90,6 +92,7 @@ impl Faults {
             power_per_mille: *rng.pick(&[0, 200, 500, 900]),
             stop_per_mille: *rng.pick(&[0, 50, 200]),
             write_error_per_mille: *rng.pick(&[0, 0, 50, 200]),
+            sync_error_per_mille: *rng.pick(&[0, 0, 100, 400]),
             cut_recovery_per_mille: *rng.pick(&[0, 100, 400]),
             network_every: *rng.pick(&[None, Some(10 * SECOND), Some(2 * SECOND), Some(SECOND / 2)]),
             by_steps_per_mille: *rng.pick(&[0, 200, 600]),

@@ -56,6 +56,8 @@ pub(super) enum Happening {
     NodeRecovered { process: Process },
     /// An operator ends a process that is of no more use.
     NodeIsKilled { process: Process },
+    /// The machine loses its power.
+    PowerFails,
     /// An orderly stop took too long.
     StopIsOverdue { process: Process },
     /// A fault of the network or of a client strikes.

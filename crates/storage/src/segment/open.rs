@@ -234,6 +234,8 @@ fn find(
         let (segment, fault) = match sealed.remove(&base) {
             Some(segment) => (segment, None),
             None => {
+                // Its sync may have failed in an earlier process: what is believed here is sealed one day.
+                disk.forget_cached(&path)?;
                 let scan = scan(disk, config, &path, file_bytes, (end, at_most))?;
                 report.scanned += 1;
                 report.scanned_bytes += scan.segment.bytes;
