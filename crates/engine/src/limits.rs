@@ -82,6 +82,9 @@ pub const HEARTBEAT_MS: std::ops::RangeInclusive<u32> = 100..=300_000;
 pub const HEARTBEATS_MISSED: u64 = 3;
 /// Producers' batches remembered per producer and partition; also how many may be unresolved.
 pub const REMEMBERED_BATCHES: usize = 5;
+/// New producers of a partition that it knows by their refused batches alone. What one more sends behind its refused ones is
+/// answered `producer_unknown`.
+pub const REFUSED_PRODUCERS: usize = 1_000;
 /// Names in one page of a listing.
 pub const PAGE: usize = 1_000;
 /// Producer ids that the catalog hands out at once.

@@ -18,11 +18,18 @@ pub enum Source {
     Start,
     /// Processes that die after a counted number of steps, by the number of the process.
     Steps,
+    /// Times in which the disk is full, in their order.
+    FullDisk,
 }
 
 /// The faults by their names in a reduction.
-const FAULTS: [(&str, Source); 4] =
-    [("link", Source::Link), ("node", Source::Node), ("start", Source::Start), ("steps", Source::Steps)];
+const FAULTS: [(&str, Source); 5] = [
+    ("link", Source::Link),
+    ("node", Source::Node),
+    ("start", Source::Start),
+    ("steps", Source::Steps),
+    ("full", Source::FullDisk),
+];
 /// No run has more of anything; what is written larger is refused.
 const NUMBER_MAX: u32 = 1_000_000;
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use lockgate_wire::batch::{Producer, sequence_after};
 use lockgate_wire::{Error, ErrorKind, Offset, ProducerId, WallMs};
 
-use crate::limits::REMEMBERED_BATCHES;
+use crate::limits::{REFUSED_PRODUCERS, REMEMBERED_BATCHES};
 
 /// Numbers a publish within its partition while it is under way.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -45,6 +45,8 @@ pub(crate) struct Producers {
     applied: BTreeMap<ProducerId, Applied>,
     /// The same producers by when they were last seen.
     by_age: BTreeSet<(WallMs, ProducerId)>,
+    /// A new one of which everything was refused stays with nothing under way: what it sent behind that is ahead, not of
+    /// somebody unknown.
     overlay: BTreeMap<ProducerId, VecDeque<Taken>>,
 }
 
@@ -108,6 +110,9 @@ impl Producers {
     }
 
     fn check_unknown(&self, producer: &Producer, max: u32) -> Check {
+        if producer.base_sequence != 0 && self.overlay.contains_key(&producer.id) {
+            return Check::Refused(ahead(producer, 0));
+        }
         if producer.base_sequence != 0 {
             let message = format!(
                 "producer {} is not known here (it expired or is of another topic), so number {} cannot be placed; get a new producer id",
@@ -115,7 +120,8 @@ impl Producers {
             );
             return Check::Refused(Error::new(ErrorKind::ProducerUnknown, message));
         }
-        let new = self.overlay.keys().filter(|id| !self.applied.contains_key(id)).count();
+        let under_way = self.overlay.iter().filter(|(_, taken)| !taken.is_empty());
+        let new = under_way.filter(|(id, _)| !self.applied.contains_key(id)).count();
         if self.applied.len() + new >= max as usize {
             let message = format!(
                 "the partition remembers {max} producers, the most it may; idle ones expire, or raise limits.producers_per_partition"
@@ -133,9 +139,12 @@ impl Producers {
 
     /// What was taken from this serial on will not be applied by this leader.
     pub(crate) fn untake_from(&mut self, serial: Serial) {
-        self.overlay.retain(|_, taken| {
+        let mut refused = 0;
+        self.overlay.retain(|id, taken| {
             taken.retain(|t| t.serial < serial);
-            !taken.is_empty()
+            let is_refused = taken.is_empty() && !self.applied.contains_key(id);
+            refused += usize::from(is_refused);
+            !taken.is_empty() || (is_refused && refused <= REFUSED_PRODUCERS)
         });
     }
 

@@ -5,6 +5,8 @@
 //! nothing that was written. An operation under way is cut anywhere: [`SimDisk::cut_after`] ends the life of the process
 //! at a chosen call, in the middle of that call.
 //!
+//! A disk may be full: other people's files take the rest of the device. What grows a file then gets as far as there is room.
+//!
 //! A sync that fails is that of Linux: the file's pages count as clean from then on. Reads go on showing what was written,
 //! the next sync succeeds and does nothing for it, and a power loss shows what the device has. When the sync of a directory
 //! fails, its names wait for the next one, or the file system has had enough and takes no change until the machine starts
@@ -53,6 +55,8 @@ struct State {
     is_cut: bool,
     failure: Option<Failure>,
     is_read_only: bool,
+    /// What the files of this disk may take together; none: the device is large.
+    room: Option<u64>,
 }
 
 /// A call that is going to fail with EIO.
@@ -100,6 +104,7 @@ impl SimDisk {
             is_cut: false,
             failure: None,
             is_read_only: false,
+            room: None,
         };
         Self { state: RefCell::new(state) }
     }
@@ -122,6 +127,17 @@ impl SimDisk {
     /// The sync after so many more fails with EIO.
     pub fn fail_sync_after(&self, syncs: u64) {
         self.state.borrow_mut().failure = Some(Failure::Sync(syncs));
+    }
+
+    /// Somebody else's files fill the device, but for so many bytes.
+    pub fn fill(&self, left: u64) {
+        let state = &mut *self.state.borrow_mut();
+        state.room = Some(state.used() + left);
+    }
+
+    /// Somebody else's files are gone.
+    pub fn make_room(&self) {
+        self.state.borrow_mut().room = None;
     }
 
     /// Whether the file system takes no change until the machine starts again.
@@ -196,6 +212,21 @@ impl State {
         self.files.get_mut(&inode).expect("a name stands for a file")
     }
 
+    /// The bytes of all files that have a name.
+    fn used(&self) -> u64 {
+        self.names.files().filter_map(|inode| self.files.get(&inode)).map(File::size).sum()
+    }
+
+    /// How many bytes files may still grow by.
+    fn left(&self) -> u64 {
+        self.room.map_or(u64::MAX, |room| room.saturating_sub(self.used()))
+    }
+
+    /// A new name takes room too, if only for a moment.
+    fn check_room_for_name(&self, stage: &'static str, path: &str) -> DiskResult<()> {
+        if self.left() < SECTOR_BYTES { Err(full(stage, path)) } else { Ok(()) }
+    }
+
     /// Opens a file for writing, making it if its directory is there.
     fn open(&mut self, path: &str) -> DiskResult<Inode> {
         if let Some(inode) = self.names.find(path) {
@@ -204,6 +235,7 @@ impl State {
         if !self.names.has_directory(parent(path)) {
             return Err(missing("open", path));
         }
+        self.check_room_for_name("open", path)?;
         let inode = self.next_inode;
         self.next_inode += 1;
         self.files.insert(inode, File::default());
@@ -220,6 +252,10 @@ impl State {
 
 fn error(stage: &'static str, path: &str, errno: i32, message: &str) -> DiskError {
     DiskError { stage, path: path.into(), errno, message: message.to_owned() }
+}
+
+fn full(stage: &'static str, path: &str) -> DiskError {
+    error(stage, path, DiskError::ENOSPC, "no space left on device")
 }
 
 fn missing(stage: &'static str, path: &str) -> DiskError {
@@ -252,7 +288,7 @@ impl Disk for SimDisk {
 
     fn write(&self, path: &str, offset: u64, pieces: &[Bytes]) -> DiskResult<()> {
         let state = &mut *self.state.borrow_mut();
-        let (extent, result) = state.enter_change("write", path)?;
+        let (extent, mut result) = state.enter_change("write", path)?;
         let inode = state.open(path)?;
         let total: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         let mut left = match extent {
@@ -261,6 +297,11 @@ impl Disk for SimDisk {
         };
         if extent != Extent::Whole {
             left = left.saturating_sub(offset);
+        }
+        let end_max = state.file_mut(inode).size().saturating_add(state.left());
+        if offset.saturating_add(left) > end_max {
+            left = end_max.saturating_sub(offset);
+            result = result.and(Err(full("write", path)));
         }
         let mut at = offset;
         for piece in pieces {
@@ -345,6 +386,9 @@ impl Disk for SimDisk {
     fn create_directory(&self, path: &str) -> DiskResult<()> {
         let state = &mut *self.state.borrow_mut();
         let (extent, result) = state.enter_change("create directory", path)?;
+        if !state.names.has_directory(path) {
+            state.check_room_for_name("create directory", path)?;
+        }
         if state.happens(extent) {
             state.names.create_directory(path);
         }

@@ -97,6 +97,11 @@ impl Names {
         self.now.has_directory(path)
     }
 
+    /// What the names stand for, as the operating system shows them.
+    pub(super) fn files(&self) -> impl Iterator<Item = Inode> {
+        self.now.files.values().copied()
+    }
+
     /// The entries of a directory in name order; `size` tells a file's.
     pub(super) fn list(&self, directory: &str, size: impl Fn(Inode) -> u64) -> Vec<Entry> {
         let child = |path: &Path| {

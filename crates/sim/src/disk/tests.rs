@@ -217,6 +217,26 @@ fn names_whose_sync_failed_wait_for_the_next_one_or_the_file_system_takes_no_cha
 }
 
 #[test]
+fn a_full_disk_takes_what_there_is_room_for_and_what_needs_none() {
+    let disk = disk(1);
+    disk.write("f", 0, &[bytes(1, 1000)]).unwrap();
+    disk.fill(600);
+    assert!(disk.write("f", 900, &[bytes(2, 500), bytes(3, 500)]).unwrap_err().is_full());
+    assert_eq!(read(&disk, "f").unwrap(), [bytes(1, 900), bytes(2, 500), bytes(3, 200)].concat());
+    disk.write("f", 0, &[bytes(4, 1600)]).unwrap();
+    assert!(disk.write("g", 0, &[bytes(1, 1)]).unwrap_err().is_full());
+    assert!(disk.create_directory("d").unwrap_err().is_full());
+    disk.rename("f", "h").unwrap();
+    disk.truncate("h", 1000).unwrap();
+    disk.write("g", 0, &[bytes(1, 600)]).unwrap();
+    assert!(disk.write("g", 600, &[bytes(1, 1)]).unwrap_err().is_full());
+    disk.crash();
+    assert!(disk.write("g", 600, &[bytes(1, 1)]).unwrap_err().is_full(), "it is full for the next process too");
+    disk.make_room();
+    disk.write("g", 600, &[bytes(1, 4096)]).unwrap();
+}
+
+#[test]
 fn missing_things_are_said_to_be_missing() {
     let disk = disk(1);
     assert!(disk.read("f", 0, 1).unwrap_err().is_missing());

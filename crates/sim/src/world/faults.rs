@@ -122,7 +122,7 @@ impl World {
                 // What a failed sync left in memory is gone for good with the machine that has it.
                 if rng.coin() {
                     let at = self.now + OPERATOR_DELAY + rng.magnitude(MS..=OPERATOR_DELAY);
-                    self.queue.push(at, Happening::PowerFails);
+                    self.queue.push(at, Happening::Crash { with_power: true });
                 }
             }
             None => {
@@ -144,12 +144,15 @@ impl World {
         self.queue.push(at, Happening::NodeIsKilled { process: self.node.life.process });
     }
 
-    /// The machine loses its power, with whatever runs on it.
-    pub(super) fn power_fails(&mut self) {
-        match (self.stage, self.node.is_running()) {
-            (Stage::Stirring, true) => self.crash(true),
-            (Stage::Stirring, false) => self.lose_power(),
-            _ => {}
+    /// The process dies, or the machine loses its power with whatever runs on it.
+    pub(super) fn machine_fails(&mut self, with_power: bool) {
+        if self.stage != Stage::Stirring {
+            return;
+        }
+        match (self.node.is_running(), with_power) {
+            (true, _) => self.crash(with_power),
+            (false, true) => self.lose_power(),
+            (false, false) => {}
         }
     }
 

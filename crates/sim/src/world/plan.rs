@@ -7,6 +7,7 @@ use lockgate_engine::{JournalSettings, NodeConfig};
 use lockgate_storage::journal::BLOCK_BYTES;
 use lockgate_wire::{NodeId, Uid};
 
+use super::conditions::{CONDITIONS, Condition};
 use super::link::LinkSpeed;
 use crate::disk::DiskSpeed;
 use crate::history::TopicFacts;
@@ -46,6 +47,8 @@ pub(super) struct Faults {
     pub(super) write_error_per_mille: u64,
     /// …and how many are syncs that fail once, of the running process or of the next start.
     pub(super) sync_error_per_mille: u64,
+    /// Mean time between beginnings of what lasts; without one it never begins.
+    pub(super) conditions_every: BTreeMap<Condition, Time>,
     /// Of a thousand starts, how many are cut off while the disk is read.
     pub(super) cut_recovery_per_mille: u64,
     /// Mean time between faults of connections.
@@ -87,7 +90,12 @@ impl Plan {
 
 impl Faults {
     fn draw(rng: &mut Rng) -> Self {
+        let conditions_every = CONDITIONS
+            .into_iter()
+            .filter_map(|condition| Some((condition, (*rng.pick(&[None, None, Some(20), Some(8)]))? * SECOND)))
+            .collect();
         Self {
+            conditions_every,
             node_every: *rng.pick(&[None, Some(30 * SECOND), Some(15 * SECOND), Some(8 * SECOND), Some(2 * SECOND)]),
             power_per_mille: *rng.pick(&[0, 200, 500, 900]),
             stop_per_mille: *rng.pick(&[0, 50, 200]),

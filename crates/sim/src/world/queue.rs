@@ -7,6 +7,7 @@ use lockgate_engine::Lane;
 
 use lockgate_storage::journal::JournalKind;
 
+use super::conditions::Condition;
 use crate::time::Time;
 
 /// A process of the node, by its number; what belongs to an earlier one no longer happens.
@@ -56,8 +57,12 @@ pub(super) enum Happening {
     NodeRecovered { process: Process },
     /// An operator ends a process that is of no more use.
     NodeIsKilled { process: Process },
-    /// The machine loses its power.
-    PowerFails,
+    /// Whatever process there is dies, or the machine loses its power.
+    Crash { with_power: bool },
+    /// Something that lasts begins.
+    ConditionBegins { condition: Condition },
+    /// It ends, unless it has ended before.
+    ConditionEnds { condition: Condition },
     /// An orderly stop took too long.
     StopIsOverdue { process: Process },
     /// A fault of the network or of a client strikes.

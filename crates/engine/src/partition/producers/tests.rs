@@ -53,6 +53,34 @@ fn what_is_under_way_counts_and_what_was_untaken_does_not() {
 }
 
 #[test]
+fn a_new_producer_whose_batches_were_all_refused_is_ahead_and_not_unknown() {
+    let mut producers = Producers::default();
+    for n in 0..2 {
+        producers.take(&producer(n), n, Serial(n as u64));
+    }
+    producers.untake_from(Serial(0));
+    assert_eq!(kind(producers.check(&producer(2), 2, 10)), (ErrorKind::SequenceAhead, Some(0)));
+    assert_eq!(producers.check(&producer(0), 0, 1), Check::Append, "what was refused takes nobody's place");
+    producers.take(&producer(0), 0, Serial(2));
+    producers.apply(&producer(0), remembered(0, 0, 0, 0));
+    assert_eq!(kind(producers.check(&producer(2), 2, 10)), (ErrorKind::SequenceAhead, Some(1)));
+}
+
+#[test]
+fn no_more_producers_are_known_by_their_refused_batches_than_the_bound() {
+    let mut producers = Producers::default();
+    let nth = |id: usize, base_sequence| Producer { id: ProducerId(id as i64), epoch: 0, base_sequence };
+    for id in 0..=REFUSED_PRODUCERS {
+        producers.take(&nth(id, 0), 0, Serial(id as u64));
+    }
+    producers.untake_from(Serial(0));
+    let told = |id| kind(producers.check(&nth(id, 1), 1, u32::MAX)).0;
+    assert_eq!(told(REFUSED_PRODUCERS - 1), ErrorKind::SequenceAhead);
+    assert_eq!(told(REFUSED_PRODUCERS), ErrorKind::ProducerUnknown);
+    assert_eq!(producers.check(&nth(REFUSED_PRODUCERS, 0), 0, u32::MAX), Check::Append);
+}
+
+#[test]
 fn a_number_that_comes_again_with_other_records_is_no_duplicate() {
     let mut producers = Producers::default();
     producers.apply(&producer(0), remembered(0, 2, 0, 0));

@@ -183,7 +183,8 @@ fn what_a_failed_sync_left_in_memory_alone_is_not_taken_for_durable_by_the_next_
     // The process is killed; the next one gets what is missing from the journal, and seals.
     let (segments, _) = Segments::open(&log.disk, log.config.clone(), None).unwrap();
     log.segments = segments;
-    for next in log.appended.clone().into_iter().skip_while(|batch| batch.base_offset < log.segments.end_offset()) {
+    let end = log.segments.end_offset();
+    for next in log.appended.clone().into_iter().filter(|batch| batch.base_offset >= end) {
         let ops = log.segments.append(&[next]);
         log.run(&ops);
         log.segments.written(log.segments.end_offset());

@@ -1,0 +1,91 @@
+//! What begins, lasts for a while and ends by itself. The end of the faults ends all of it.
+
+use super::World;
+use super::healing::Stage;
+use super::queue::Happening;
+use crate::reduction::Source;
+use crate::rng::Rng;
+use crate::time::{MS, SECOND, Time};
+use crate::trace::Who;
+
+/// How long a condition lasts at most.
+const LASTS_MAX: Time = 20 * SECOND;
+/// Bytes that a full disk has left at most.
+const LEFT_MAX: u64 = 4 << 20;
+/// How often a process dies at most while the disk is full.
+const CRASHES_MAX: u64 = 2;
+
+/// A condition of the world.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Condition {
+    /// Other people's files fill the disk.
+    FullDisk,
+}
+
+/// All of them.
+pub(super) const CONDITIONS: [Condition; 1] = [Condition::FullDisk];
+
+impl Condition {
+    /// What a reduction calls it.
+    fn source(self) -> Source {
+        match self {
+            Self::FullDisk => Source::FullDisk,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::FullDisk => "full disks",
+        }
+    }
+}
+
+impl World {
+    pub(super) fn plan_condition(&mut self, condition: Condition) {
+        if let Some(mean) = self.plan.faults.conditions_every.get(&condition).copied() {
+            let at = self.now + self.fault_rng.within(1..=2 * mean);
+            self.queue.push(at, Happening::ConditionBegins { condition });
+        }
+    }
+
+    pub(super) fn condition_begins(&mut self, condition: Condition) {
+        if self.stage != Stage::Stirring {
+            return;
+        }
+        self.plan_condition(condition);
+        let Some(mut rng) = self.strikes(condition.source()) else { return };
+        if self.conditions.contains(&condition) {
+            return;
+        }
+        self.conditions.insert(condition);
+        self.strike(condition.name());
+        let lasts = rng.magnitude(200 * MS..=LASTS_MAX);
+        self.queue.push(self.now + lasts, Happening::ConditionEnds { condition });
+        match condition {
+            Condition::FullDisk => self.fill_disk(lasts, &mut rng),
+        }
+    }
+
+    fn fill_disk(&mut self, lasts: Time, rng: &mut Rng) {
+        self.disk.fill(if rng.coin() { 0 } else { rng.magnitude(1..=LEFT_MAX) });
+        for _ in 0..rng.within(0..=CRASHES_MAX) {
+            let with_power = rng.per_mille(self.plan.faults.power_per_mille);
+            self.queue.push(self.now + rng.within(1..=lasts), Happening::Crash { with_power });
+        }
+    }
+
+    pub(super) fn condition_ends(&mut self, condition: Condition) {
+        if !self.conditions.remove(&condition) {
+            return;
+        }
+        self.trace.step(self.now, Who::World, "ENDS", &[], format_args!("{}", condition.name()));
+        match condition {
+            Condition::FullDisk => self.disk.make_room(),
+        }
+    }
+
+    /// The faults are over.
+    pub(super) fn end_conditions(&mut self) {
+        CONDITIONS.into_iter().for_each(|condition| self.condition_ends(condition));
+    }
+}
