@@ -20,15 +20,18 @@ pub enum Source {
     Steps,
     /// Times in which the disk is full, in their order.
     FullDisk,
+    /// Times in which the disk is slow, in their order.
+    SlowDisk,
 }
 
 /// The faults by their names in a reduction.
-const FAULTS: [(&str, Source); 5] = [
+const FAULTS: [(&str, Source); 6] = [
     ("link", Source::Link),
     ("node", Source::Node),
     ("start", Source::Start),
     ("steps", Source::Steps),
     ("full", Source::FullDisk),
+    ("slow", Source::SlowDisk),
 ];
 /// No run has more of anything; what is written larger is refused.
 const NUMBER_MAX: u32 = 1_000_000;

@@ -135,13 +135,15 @@ fn nothing_spins_while_a_journal_write_takes_long_and_the_disk_is_full() {
         node.publish(c, topic, 0, batch(&[&value])).unwrap();
     }
     node.hold_journal = true;
-    let alter = proto::AlterTopic { name: "orders".into(), ..Default::default() };
+    let set = [("retention_bytes".to_string(), "1GiB".to_string())].into_iter().collect();
+    let alter = proto::AlterTopic { name: "orders".into(), set, if_version: None };
     let request = node.send_and_run(c, &alter, Default::default());
     node.advance(10_000);
     assert_eq!((node.answer(c, request).map(|answer| answer.is_ok()), node.held()), (None, 1));
     node.disk.heal();
     node.release();
     assert!(node.answer(c, request).unwrap().is_ok());
+    node.advance(2_000);
     node.publish(c, topic, 0, batch(&[&value])).unwrap();
 }
 

@@ -389,8 +389,11 @@ impl Disk for SimDisk {
         if !state.names.has_directory(path) {
             state.check_room_for_name("create directory", path)?;
         }
-        if state.happens(extent) {
+        if extent == Extent::Whole {
             state.names.create_directory(path);
+        } else {
+            let parts = path.split('/').count() as u64;
+            state.names.begin_directory(path, state.rng.below(parts + 1) as usize);
         }
         result
     }

@@ -33,6 +33,9 @@ enum Change {
         to: Path,
         inode: Inode,
     },
+    MakeDirectory {
+        path: Path,
+    },
     RemoveDirectory {
         path: Path,
     },
@@ -44,7 +47,7 @@ impl Change {
         match self {
             Self::Link { name, .. } | Self::Unlink { name, .. } => parent(name),
             Self::Rename { to, .. } => parent(to),
-            Self::RemoveDirectory { path } => parent(path),
+            Self::MakeDirectory { path } | Self::RemoveDirectory { path } => parent(path),
         }
     }
 }
@@ -58,6 +61,7 @@ impl Tree {
                 self.forget(from, *inode);
                 self.files.insert(to.clone(), *inode);
             }
+            Change::MakeDirectory { path } => drop(self.directories.insert(path.clone())),
             Change::RemoveDirectory { path } => {
                 self.files.retain(|name, _| !is_below(name, path));
                 self.directories.retain(|name| name != path && !is_below(name, path));
@@ -74,6 +78,12 @@ impl Tree {
     fn has_directory(&self, path: &str) -> bool {
         path.is_empty() || self.directories.contains(path)
     }
+}
+
+/// The directories on the way to a path, and itself.
+fn with_those_above(path: &str) -> impl Iterator<Item = &str> {
+    let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+    ends.map(|end| &path[..end]).filter(|directory| !directory.is_empty())
 }
 
 fn is_below(path: &str, directory: &str) -> bool {
@@ -151,11 +161,26 @@ impl Names {
 
     /// Makes a directory and those above it, durably.
     pub(super) fn create_directory(&mut self, path: &str) {
-        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-        for directory in ends.map(|end| &path[..end]).filter(|directory| !directory.is_empty()) {
+        for directory in with_those_above(path) {
+            self.make_directory(directory);
             self.sync_directory(parent(directory));
-            self.now.directories.insert(directory.into());
-            self.durable.directories.insert(directory.into());
+        }
+    }
+
+    /// Begins to make a directory and those above it: so many are made, and the last of these is not synced.
+    pub(super) fn begin_directory(&mut self, path: &str, made: usize) {
+        let mut directories = with_those_above(path).take(made).peekable();
+        while let Some(directory) = directories.next() {
+            self.make_directory(directory);
+            if directories.peek().is_some() {
+                self.sync_directory(parent(directory));
+            }
+        }
+    }
+
+    fn make_directory(&mut self, path: &str) {
+        if !self.now.has_directory(path) {
+            self.change(Change::MakeDirectory { path: path.into() });
         }
     }
 
@@ -195,7 +220,7 @@ impl Names {
     pub(super) fn reachable(&self) -> BTreeSet<Inode> {
         let pending = self.pending.iter().filter_map(|change| match change {
             Change::Link { inode, .. } | Change::Unlink { inode, .. } | Change::Rename { inode, .. } => Some(*inode),
-            Change::RemoveDirectory { .. } => None,
+            Change::MakeDirectory { .. } | Change::RemoveDirectory { .. } => None,
         });
         self.now.files.values().chain(self.durable.files.values()).copied().chain(pending).collect()
     }

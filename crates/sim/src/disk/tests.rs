@@ -113,6 +113,30 @@ fn a_removed_directory_comes_back_at_most_until_its_parent_is_synced() {
 }
 
 #[test]
+fn a_directory_whose_making_was_cut_short_may_be_gone_with_the_power_until_it_is_made_again() {
+    let (mut made, mut lost) = (0, 0);
+    for seed in 0..200 {
+        let disk = disk(seed);
+        disk.cut_after(0);
+        disk.create_directory("a/b").unwrap_err();
+        disk.crash();
+        if disk.list("a/b").is_err() {
+            continue;
+        }
+        made += 1;
+        if seed % 2 == 0 {
+            disk.create_directory("a/b").unwrap();
+        }
+        FileOp::Zero { path: "a/b/f".into(), bytes: 10, written: true }.execute(&disk).unwrap();
+        disk.power_loss();
+        let is_lost = read(&disk, "a/b/f").is_none();
+        assert!(!is_lost || seed % 2 == 1);
+        lost += u32::from(is_lost);
+    }
+    assert!(made > 30 && lost > 5, "{made} made, {lost} lost");
+}
+
+#[test]
 fn a_cut_call_is_torn_and_nothing_follows_it() {
     let mut lengths = std::collections::BTreeSet::new();
     for seed in 0..50 {

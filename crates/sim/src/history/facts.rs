@@ -28,6 +28,8 @@ pub struct Facts {
     /// Processes that were killed, and when.
     kills: Vec<(Time, u32)>,
     recoveries: Vec<Time>,
+    /// Times in which the disk was slow, in their order.
+    slow: Vec<(Time, Time)>,
 }
 
 /// A buffered journal that failed.
@@ -56,6 +58,7 @@ impl Facts {
             }
             What::Crashed => self.kills.push((event.at, event.life.process)),
             What::Recovered => self.recoveries.push(event.at),
+            What::DiskIsSlow { until } => self.slow.push((event.at, *until)),
             _ => {}
         }
     }
@@ -74,6 +77,18 @@ impl Facts {
     /// every power loss.
     pub fn era(&self, partition: PartitionId, life: Life) -> u32 {
         self.topic(partition.topic).interval.map_or(0, |_| life.power)
+    }
+
+    /// When something is done at the latest that was begun then and takes at most so long on a disk that is not slow: the
+    /// time in which the disk was slow does not count.
+    pub fn done_by(&self, begun: Time, takes_max: Time) -> Time {
+        let mut due = begun + takes_max;
+        for (from, until) in self.slow.iter().filter(|(_, until)| *until > begun) {
+            if *from < due {
+                due += until - begun.max(*from);
+            }
+        }
+        due
     }
 
     /// When what this process wrote to the buffered journal, and should have synced by `due`, is durable: then, or if the

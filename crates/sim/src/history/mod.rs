@@ -195,6 +195,11 @@ pub enum What {
         /// Of so many.
         shards: u16,
     },
+    /// The disk is slow until then, and may finish nothing before.
+    DiskIsSlow {
+        /// When that is over.
+        until: Time,
+    },
     /// A process has recovered its journals: all that is in them is durable now.
     Recovered,
     /// An answer, a push or a state that no rule allows; the text says which.

@@ -3,39 +3,56 @@
 use super::World;
 use super::healing::Stage;
 use super::queue::Happening;
+use crate::history::What;
 use crate::reduction::Source;
 use crate::rng::Rng;
 use crate::time::{MS, SECOND, Time};
 use crate::trace::Who;
 
 /// How long a condition lasts at most.
-const LASTS_MAX: Time = 20 * SECOND;
+const LASTS_MAX: Time = 30 * SECOND;
 /// Bytes that a full disk has left at most.
 const LEFT_MAX: u64 = 4 << 20;
 /// How often a process dies at most while the disk is full.
 const CRASHES_MAX: u64 = 2;
+
+/// How many times as long a slow disk takes.
+const SLOWER_BY: u64 = 100;
+
+/// A disk that is slow at the moment.
+#[derive(Clone, Copy)]
+pub(super) struct Slow {
+    /// It is as fast as ever from then on.
+    until: Time,
+    /// Of a thousand operations, how many are done only then.
+    hangs_per_mille: u64,
+}
 
 /// A condition of the world.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Condition {
     /// Other people's files fill the disk.
     FullDisk,
+    /// The disk takes a hundred times as long as else, and some operations for as long as that lasts.
+    SlowDisk,
 }
 
 /// All of them.
-pub(super) const CONDITIONS: [Condition; 1] = [Condition::FullDisk];
+pub(super) const CONDITIONS: [Condition; 2] = [Condition::FullDisk, Condition::SlowDisk];
 
 impl Condition {
     /// What a reduction calls it.
     fn source(self) -> Source {
         match self {
             Self::FullDisk => Source::FullDisk,
+            Self::SlowDisk => Source::SlowDisk,
         }
     }
 
     fn name(self) -> &'static str {
         match self {
             Self::FullDisk => "full disks",
+            Self::SlowDisk => "slow disks",
         }
     }
 }
@@ -63,6 +80,7 @@ impl World {
         self.queue.push(self.now + lasts, Happening::ConditionEnds { condition });
         match condition {
             Condition::FullDisk => self.fill_disk(lasts, &mut rng),
+            Condition::SlowDisk => self.slow_disk_down(lasts, &mut rng),
         }
     }
 
@@ -74,6 +92,21 @@ impl World {
         }
     }
 
+    fn slow_disk_down(&mut self, lasts: Time, rng: &mut Rng) {
+        let until = self.now + lasts;
+        self.slow = Some(Slow { until, hangs_per_mille: *rng.pick(&[0, 20, 200]) });
+        self.saw(What::DiskIsSlow { until });
+    }
+
+    /// How long an operation of the disk takes that usually takes so long. What is slow now is done when that is over, at
+    /// the latest, and takes its usual time from then on.
+    pub(super) fn slowed(&mut self, usual: Time) -> Time {
+        let Some(slow) = self.slow else { return usual };
+        let left = slow.until.saturating_sub(self.now);
+        let hangs = self.rng.per_mille(slow.hangs_per_mille);
+        usual + if hangs { left } else { (usual * SLOWER_BY).min(left) }
+    }
+
     pub(super) fn condition_ends(&mut self, condition: Condition) {
         if !self.conditions.remove(&condition) {
             return;
@@ -81,6 +114,7 @@ impl World {
         self.trace.step(self.now, Who::World, "ENDS", &[], format_args!("{}", condition.name()));
         match condition {
             Condition::FullDisk => self.disk.make_room(),
+            Condition::SlowDisk => self.slow = None,
         }
     }
 

@@ -30,7 +30,7 @@ use crate::telling;
 use crate::time::{MS, SECOND, Time};
 use crate::trace::{Trace, Who};
 
-use conditions::{CONDITIONS, Condition};
+use conditions::{CONDITIONS, Condition, Slow};
 pub use counts::Counts;
 use healing::Stage;
 use life::Node;
@@ -143,6 +143,7 @@ struct World {
     fault_rng: Rng,
     /// What is not as it should be at the moment.
     conditions: BTreeSet<Condition>,
+    slow: Option<Slow>,
     faults: Counts,
     struck: BTreeMap<Source, u32>,
 }
@@ -180,6 +181,7 @@ impl World {
             fault_rng: rng.fork(),
             rng,
             conditions: BTreeSet::new(),
+            slow: None,
             faults: Counts::default(),
             struck: BTreeMap::new(),
         }
