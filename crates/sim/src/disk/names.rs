@@ -75,6 +75,20 @@ impl Tree {
         }
     }
 
+    /// What is durable in a directory whose own name is not goes with it.
+    fn forget_what_cannot_be_reached(&mut self) {
+        let directories = std::mem::take(&mut self.directories);
+        // In name order: those above come first.
+        for path in directories {
+            if self.has_directory(parent(&path)) {
+                self.directories.insert(path);
+            }
+        }
+        let mut files = std::mem::take(&mut self.files);
+        files.retain(|name, _| self.has_directory(parent(name)));
+        self.files = files;
+    }
+
     fn has_directory(&self, path: &str) -> bool {
         path.is_empty() || self.directories.contains(path)
     }
@@ -213,6 +227,7 @@ impl Names {
                 self.durable.apply(change);
             }
         }
+        self.durable.forget_what_cannot_be_reached();
         self.now = self.durable.clone();
     }
 
