@@ -32,4 +32,5 @@ pub use metrics::ShardMetrics;
 pub use output::{FileToken, Lane, Level, Output};
 pub use recovery::{RecoveredShard, RecoveryError, RecoveryReport, recover};
 pub use route::shard_of;
+pub use session::ConnectionUse;
 pub use shard::Shard;

@@ -22,16 +22,22 @@ pub enum Source {
     FullDisk,
     /// Times in which the disk is slow, in their order.
     SlowDisk,
+    /// Times in which the wall clock is wrong, in their order.
+    WrongClock,
+    /// Times in which producers send as much as they can, in their order.
+    Rush,
 }
 
 /// The faults by their names in a reduction.
-const FAULTS: [(&str, Source); 6] = [
+const FAULTS: [(&str, Source); 8] = [
     ("link", Source::Link),
     ("node", Source::Node),
     ("start", Source::Start),
     ("steps", Source::Steps),
     ("full", Source::FullDisk),
     ("slow", Source::SlowDisk),
+    ("clock", Source::WrongClock),
+    ("rush", Source::Rush),
 ];
 /// No run has more of anything; what is written larger is refused.
 const NUMBER_MAX: u32 = 1_000_000;

@@ -31,7 +31,7 @@ use crate::metrics::ShardMetrics;
 use crate::output::Output;
 use crate::partition::Partition;
 use crate::recovery::RecoveredShard;
-use crate::session::Sessions;
+use crate::session::{ConnectionUse, Sessions};
 
 /// One shard: the partitions, connections and journals of one thread.
 pub struct Shard {
@@ -204,6 +204,11 @@ impl Shard {
         metrics.journal = self.core.journals.synced.counters();
         metrics.buffered_journal = self.core.journals.buffered.counters();
         metrics.clone()
+    }
+
+    /// What each of its connections uses at the moment.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionUse> + '_ {
+        self.sessions.uses()
     }
 
     /// What the shard cannot do at the moment although it serves, in words for people.

@@ -17,6 +17,8 @@ pub struct TopicFacts {
     pub interval: Option<Time>,
     /// Retention may take away what is old.
     pub trims: bool,
+    /// It takes only what is older than this.
+    pub keeps_ms: Option<i64>,
 }
 
 /// The run as every invariant sees it.
@@ -65,7 +67,9 @@ impl Facts {
 
     /// What to expect of a topic; of one that nobody announced, the most.
     pub fn topic(&self, topic: TopicId) -> TopicFacts {
-        self.topics.get(&topic).map_or(TopicFacts { partitions: 1, interval: None, trims: false }, |(facts, _)| *facts)
+        self.topics
+            .get(&topic)
+            .map_or(TopicFacts { partitions: 1, interval: None, trims: false, keeps_ms: None }, |(facts, _)| *facts)
     }
 
     /// Whether somebody asked for the topic's deletion.

@@ -4,6 +4,7 @@ use super::World;
 use super::healing::Stage;
 use super::queue::Happening;
 use crate::history::What;
+use crate::oracle::ClientInput;
 use crate::reduction::Source;
 use crate::rng::Rng;
 use crate::time::{MS, SECOND, Time};
@@ -11,11 +12,15 @@ use crate::trace::Who;
 
 /// How long a condition lasts at most.
 const LASTS_MAX: Time = 30 * SECOND;
+/// How long producers are in a hurry at most.
+const RUSH_MAX: Time = SECOND;
 /// Bytes that a full disk has left at most.
 const LEFT_MAX: u64 = 4 << 20;
 /// How often a process dies at most while the disk is full.
 const CRASHES_MAX: u64 = 2;
 
+/// How far a wall clock jumps at most.
+const JUMP_MAX_MS: u64 = 6 * 3_600_000;
 /// How many times as long a slow disk takes.
 const SLOWER_BY: u64 = 100;
 
@@ -35,10 +40,15 @@ pub(super) enum Condition {
     FullDisk,
     /// The disk takes a hundred times as long as else, and some operations for as long as that lasts.
     SlowDisk,
+    /// The machine's wall clock is hours ahead or behind.
+    WrongClock,
+    /// Producers send as fast as they can, without waiting for answers.
+    Rush,
 }
 
 /// All of them.
-pub(super) const CONDITIONS: [Condition; 2] = [Condition::FullDisk, Condition::SlowDisk];
+pub(super) const CONDITIONS: [Condition; 4] =
+    [Condition::FullDisk, Condition::SlowDisk, Condition::WrongClock, Condition::Rush];
 
 impl Condition {
     /// What a reduction calls it.
@@ -46,6 +56,8 @@ impl Condition {
         match self {
             Self::FullDisk => Source::FullDisk,
             Self::SlowDisk => Source::SlowDisk,
+            Self::WrongClock => Source::WrongClock,
+            Self::Rush => Source::Rush,
         }
     }
 
@@ -53,6 +65,8 @@ impl Condition {
         match self {
             Self::FullDisk => "full disks",
             Self::SlowDisk => "slow disks",
+            Self::WrongClock => "clock jumps",
+            Self::Rush => "rushes",
         }
     }
 }
@@ -76,11 +90,17 @@ impl World {
         }
         self.conditions.insert(condition);
         self.strike(condition.name());
-        let lasts = rng.magnitude(200 * MS..=LASTS_MAX);
+        let lasts_max = if condition == Condition::Rush { RUSH_MAX } else { LASTS_MAX };
+        let lasts = rng.magnitude(200 * MS..=lasts_max);
         self.queue.push(self.now + lasts, Happening::ConditionEnds { condition });
         match condition {
             Condition::FullDisk => self.fill_disk(lasts, &mut rng),
             Condition::SlowDisk => self.slow_disk_down(lasts, &mut rng),
+            Condition::Rush => (0..self.clients.len()).for_each(|client| self.tell_client(client, ClientInput::Hurry)),
+            Condition::WrongClock => {
+                let jump = rng.magnitude(SECOND / MS..=JUMP_MAX_MS) as i64;
+                self.set_clock(if rng.coin() { jump } else { -jump });
+            }
         }
     }
 
@@ -115,7 +135,14 @@ impl World {
         match condition {
             Condition::FullDisk => self.disk.make_room(),
             Condition::SlowDisk => self.slow = None,
+            Condition::WrongClock => self.set_clock(0),
+            Condition::Rush => {}
         }
+    }
+
+    /// Whether producers are to send as much as they can.
+    pub(super) fn is_rush(&self) -> bool {
+        self.conditions.contains(&Condition::Rush)
     }
 
     /// The faults are over.

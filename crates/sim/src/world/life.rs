@@ -16,6 +16,10 @@ use crate::trace::Who;
 
 /// How much later than its own bound an orderly stop may be done: the disk takes its time.
 const STOP_SLACK: Time = 10 * SECOND;
+/// How many nanoseconds a monotonic clock loses or wins in a millisecond at most.
+const DRIFT_MAX: u64 = MS / 100;
+/// By then after it became ready, every partition of a process has looked at the clock.
+const CLOCK_TAKEN_WITHIN: Time = 3 * SECOND;
 /// Calls to the disk that reading it takes at most, about.
 const RECOVERY_CALLS_MAX: u64 = 2000;
 
@@ -39,14 +43,30 @@ pub(super) struct Node {
     state: State,
     /// This process's monotonic clock at the beginning of the run.
     mono_base: u64,
-    /// How far this process's wall clock is ahead of the clients'.
+    /// How fast it goes: this many of its nanoseconds in a millisecond of the run.
+    mono_rate: u64,
+    /// How far this process's wall clock is ahead of the clients' from its beginning…
     wall_skew_ms: i64,
+    /// …and how far the machine's has jumped.
+    wall_jump_ms: i64,
+    /// When the process became ready.
+    ready_at: Option<Time>,
 }
 
 impl Node {
     pub(super) fn new(config: NodeConfig) -> Self {
         let config = Arc::new(config);
-        Self { config, life: Life::default(), shards: Vec::new(), state: State::Down, mono_base: 0, wall_skew_ms: 0 }
+        Self {
+            config,
+            life: Life::default(),
+            shards: Vec::new(),
+            state: State::Down,
+            mono_base: 0,
+            mono_rate: MS,
+            wall_skew_ms: 0,
+            wall_jump_ms: 0,
+            ready_at: None,
+        }
     }
 
     /// A process is there, if only reading its disk.
@@ -61,13 +81,16 @@ impl Node {
 
     /// Both clocks as the process reads them.
     pub(super) fn clock(&self, now: Time) -> Now {
-        let wall = WALL_START_MS + (now / MS) as i64 + self.wall_skew_ms;
-        Now { mono: MonoTime(self.mono_base + now), wall: WallMs(wall) }
+        let wall = WALL_START_MS + (now / MS) as i64 + self.wall_skew_ms + self.wall_jump_ms;
+        let mono = u128::from(now) * u128::from(self.mono_rate) / u128::from(MS);
+        Now { mono: MonoTime(self.mono_base + mono as u64), wall: WallMs(wall) }
     }
 
     /// When the process's clock will show this.
     pub(super) fn time_of(&self, mono: MonoTime) -> Time {
-        mono.0.saturating_sub(self.mono_base)
+        let since = u128::from(mono.0.saturating_sub(self.mono_base));
+        let time = (since * u128::from(MS)).div_ceil(u128::from(self.mono_rate));
+        Time::try_from(time).unwrap_or(Time::MAX)
     }
 }
 
@@ -81,6 +104,7 @@ impl World {
         let process = self.node.life.process;
         self.trace.step(self.now, Who::World, "START", &[], format_args!("of process {process}"));
         self.node.mono_base = self.rng.below(1 << 50);
+        self.node.mono_rate = if self.rng.coin() { MS } else { self.rng.within(MS - DRIFT_MAX..=MS + DRIFT_MAX) };
         self.node.wall_skew_ms = if self.rng.per_mille(100) { self.rng.below(20_000) as i64 - 10_000 } else { 0 };
         let mut config = (*self.node.config).clone();
         config.incarnation += 1;
@@ -163,6 +187,7 @@ impl World {
     pub(super) fn node_recovered(&mut self) {
         let State::Recovering(recovered) = std::mem::replace(&mut self.node.state, State::Running) else { return };
         let now = self.node.clock(self.now);
+        self.saw(What::ClockTaken { wall_ms: now.wall.0 });
         let mut started = Vec::new();
         for (number, recovered) in recovered.into_iter().enumerate() {
             let mut outputs = Vec::new();
@@ -176,6 +201,16 @@ impl World {
             self.plan_round(number);
         }
         self.plan_fault_by_steps();
+    }
+
+    /// The machine's wall clock jumps: it is so far ahead of the true time now. Soon after its start a process may take it as
+    /// it is.
+    pub(super) fn set_clock(&mut self, ahead_ms: i64) {
+        self.node.wall_jump_ms = ahead_ms;
+        if self.node.ready_at.is_none_or(|ready| self.now < ready + CLOCK_TAKEN_WITHIN) {
+            let wall_ms = self.node.clock(self.now).wall.0;
+            self.saw(What::ClockTaken { wall_ms });
+        }
     }
 
     /// The process dies; with its machine, if that loses its power.
@@ -201,6 +236,7 @@ impl World {
     /// No process runs any more. Peers learn of it soon, or after a power loss maybe only by silence.
     fn end_process(&mut self, in_silence: bool) {
         self.node.state = State::Down;
+        self.node.ready_at = None;
         self.node.shards.clear();
         self.steps_to_fault = None;
         self.node.life.power += u32::from(in_silence);
@@ -253,6 +289,7 @@ impl World {
     pub(super) fn shard_is_ready(&mut self, shard: usize) {
         self.node.shards[shard].is_ready = true;
         if self.node.is_ready() {
+            self.node.ready_at = Some(self.now);
             let process = self.node.life.process;
             self.trace.step(self.now, Who::World, "READY", &[], format_args!("process {process}"));
         }

@@ -17,6 +17,8 @@ use crate::time::{MS, SECOND, Time};
 
 /// How long oracles work while faults strike.
 pub(super) const STIR: Time = 60 * SECOND;
+/// What a topic with a retention by age keeps: longer than any run, shorter than the jumps of a wall clock.
+const KEEPS_MS: i64 = 3_600_000;
 /// What the journal and frame limits must leave beside a batch.
 const BATCH_HEADROOM_BYTES: u32 = 64 << 10;
 
@@ -131,6 +133,10 @@ fn draw_topic(number: u64, max_batch_bytes: u32, rng: &mut Rng) -> TopicPlan {
         settings.insert("fsync".to_owned(), format!("interval({}ms)", interval / MS));
     }
     let trims = rng.per_mille(200);
+    let keeps_ms = (!trims && rng.per_mille(200)).then_some(KEEPS_MS);
+    if keeps_ms.is_some() {
+        settings.insert("retention_ms".to_owned(), format!("{KEEPS_MS}ms"));
+    }
     if trims {
         settings.insert("retention_bytes".to_owned(), "1MiB".to_owned());
     }
@@ -144,7 +150,7 @@ fn draw_topic(number: u64, max_batch_bytes: u32, rng: &mut Rng) -> TopicPlan {
     let partitions = rng.within(1..=4) as u32;
     TopicPlan {
         name: format!("steady-{number}"),
-        facts: TopicFacts { partitions, interval, trims },
+        facts: TopicFacts { partitions, interval, trims: trims || keeps_ms.is_some(), keeps_ms },
         settings,
         max_batch_bytes,
         append_time,
