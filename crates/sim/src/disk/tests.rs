@@ -1,5 +1,7 @@
 use bytes::Bytes;
 use lockgate_storage::disk::{Disk, FileOp};
+use lockgate_storage::journal::{self, JournalConfig, JournalIdentity, JournalKind};
+use lockgate_wire::{NodeId, ShardId, Uid};
 
 use super::SimDisk;
 use crate::rng::Rng;
@@ -134,6 +136,21 @@ fn a_directory_whose_making_was_cut_short_may_be_gone_with_the_power_until_it_is
         lost += u32::from(is_lost);
     }
     assert!(made > 30 && lost > 5, "{made} made, {lost} lost");
+}
+
+#[test]
+fn a_journals_directory_lasts_once_a_start_has_read_it_whoever_began_to_make_it() {
+    for seed in 0..200 {
+        let disk = disk(seed);
+        let identity = JournalIdentity { cluster: Uid([7; 16]), node: NodeId(1), shard: ShardId(0) };
+        let config = JournalConfig::new(JournalKind::Synced, "shards/0/journal".to_owned(), identity);
+        disk.cut_after(0);
+        disk.create_directory(&config.directory).unwrap_err();
+        disk.crash();
+        journal::recover(&disk, &config, &mut |_| {}).unwrap();
+        disk.power_loss();
+        assert_eq!(disk.list(&config.directory), Ok(Vec::new()), "seed {seed}");
+    }
 }
 
 #[test]

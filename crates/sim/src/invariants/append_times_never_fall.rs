@@ -20,8 +20,9 @@ impl Invariant for AppendTimesNeverFall {
         let What::Stamped { partition, offset, append_time_ms } = &event.what else { return Ok(()) };
         let times = self.0.entry((*partition, facts.era(*partition, event.life))).or_default();
         let before = times.range(..offset).next_back().filter(|(_, time)| *time > append_time_ms);
+        let same = times.get_key_value(offset).filter(|(_, time)| *time != append_time_ms);
         let after = times.range(offset..).next().filter(|(_, time)| *time < append_time_ms);
-        if let Some((other, time)) = before.or(after) {
+        if let Some((other, time)) = before.or(same).or(after) {
             return Err(format!(
                 "partition {partition}: offset {offset} was appended at {append_time_ms}, offset {other} at {time}"
             ));

@@ -50,17 +50,13 @@ pub fn check(metrics: &ShardMetrics, connections: &[ConnectionUse], gone: &mut G
     let (Some(requests), Some(charged)) = (requests, charged) else {
         return Err("connections hold more than their shard counts".into());
     };
-    let publishers = connections.len() as u64;
+    // Each connection's first publish is taken before it counts among those that publish, and so is the one that fills up.
+    let publish_max = limits.publish_bytes_per_shard + (connections.len() as u64 + 1) * frame.min(batch_max(node));
     let bounds = [
         ("connections", metrics.connections, u64::from(limits.connections_per_shard)),
         ("requests of connections that are gone", requests, gone.left.0),
         ("charged bytes of connections that are gone", charged, gone.left.1),
-        // A connection's first publish is taken before it counts among those that publish.
-        (
-            "publish bytes in flight",
-            metrics.publish_in_flight_bytes,
-            limits.publish_bytes_per_shard + publishers * frame,
-        ),
+        ("publish bytes in flight", metrics.publish_in_flight_bytes, publish_max),
         ("outgoing bytes", metrics.outgoing_bytes, sum(|c| c.outgoing_bytes)),
         ("mesh requests", metrics.mesh_requests, others * u64::from(limits.mesh_requests)),
         ("parked requests", metrics.mesh_parked, metrics.connections),
@@ -71,10 +67,15 @@ pub fn check(metrics: &ShardMetrics, connections: &[ConnectionUse], gone: &mut G
     within(&bounds)
 }
 
+/// A batch has to fit a write of the journal.
+fn batch_max(node: &NodeConfig) -> u64 {
+    node.journal.max_write_bytes.into()
+}
+
 fn check_connection(connection: &ConnectionUse, node: &NodeConfig, requests_max: u64, charged_max: u64) -> Verdict {
     let limits = &node.limits;
     // Beyond what is held up above some size: a delivery of each subscription, and what was charged and is answered.
-    let delivery = u64::from(limits.delivery_bytes.max(node.journal.max_write_bytes)) + NOTICE_BYTES;
+    let delivery = u64::from(limits.delivery_bytes).max(batch_max(node)) + NOTICE_BYTES;
     let outgoing_max = DELIVER_BELOW_BYTES as u64 + (connection.subscriptions + 1) * delivery + charged_max;
     within(&[
         ("subscriptions", connection.subscriptions, limits.subscriptions_per_session.into()),
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(look(fine), Ok(()));
         assert!(look(ShardMetrics { mesh_requests: 1_025, ..ShardMetrics::default() }).is_err());
         assert!(look(ShardMetrics { connections: 10_001, ..ShardMetrics::default() }).is_err());
-        assert!(look(ShardMetrics { publish_in_flight_bytes: (512 << 20) + 1, ..ShardMetrics::default() }).is_err());
+        assert!(look(ShardMetrics { publish_in_flight_bytes: (512 << 20) + 101, ..ShardMetrics::default() }).is_err());
         assert!(look(ShardMetrics { mesh_parked: 1, ..ShardMetrics::default() }).is_err());
         assert!(look(ShardMetrics { outgoing_bytes: 1, ..ShardMetrics::default() }).is_err());
         assert!(look(ShardMetrics { internal_errors: 1, ..ShardMetrics::default() }).is_err());

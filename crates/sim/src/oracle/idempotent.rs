@@ -63,7 +63,7 @@ pub(super) struct Idempotent {
 
 impl Idempotent {
     pub(super) fn new(rng: &mut Rng) -> Self {
-        let pace = rng.magnitude(800 * MS..=10 * SECOND);
+        let pace = rng.magnitude(500 * MS..=8 * SECOND);
         Self { id: None, id_power: 0, chain: 0, lanes: Vec::new(), asked: BTreeMap::new(), pace }
     }
 

@@ -43,7 +43,7 @@ pub(super) struct Plain {
 
 impl Plain {
     pub(super) fn new(rng: &mut Rng) -> Self {
-        Self { asked: BTreeMap::new(), pace: rng.magnitude(800 * MS..=10 * SECOND) }
+        Self { asked: BTreeMap::new(), pace: rng.magnitude(500 * MS..=8 * SECOND) }
     }
 
     fn send(&mut self, io: &mut Io<'_>, partition: PartitionId, ack: Ack) {

@@ -17,6 +17,8 @@ use crate::time::{MS, SECOND, Time};
 
 /// How long oracles work while faults strike.
 pub(super) const STIR: Time = 60 * SECOND;
+/// What a frame limit leaves beside a delivery.
+const FRAME_HEADROOM_BYTES: u32 = 128 << 10;
 /// What a topic with a retention by age keeps: longer than any run, shorter than the jumps of a wall clock.
 const KEEPS_MS: i64 = 3_600_000;
 /// What the journal and frame limits must leave beside a batch.
@@ -117,12 +119,15 @@ fn draw_limits(rng: &mut Rng) -> Limits {
         return limits;
     }
     limits.unanswered_requests = rng.magnitude(2..=50) as u32;
-    limits.unanswered_bytes = rng.magnitude(300_000..=2_000_000);
+    limits.unanswered_bytes = rng.magnitude(100_000..=2_000_000);
     limits.publish_bytes_per_shard = rng.magnitude(200_000..=1_000_000);
     limits.mesh_requests = rng.magnitude(2..=64) as u32;
     limits.tail_bytes_per_shard = rng.magnitude(1_000..=4_000_000);
     limits.unflushed_bytes_per_partition = rng.magnitude(2 << 20..=8 << 20);
     limits.delivery_bytes = rng.magnitude(1_000..=1 << 20) as u32;
+    // Small enough for its part in the other bounds to hide nothing, and large enough for every batch and delivery.
+    limits.max_frame_bytes =
+        (rng.magnitude(192 << 10..=1 << 20) as u32).max(limits.delivery_bytes + FRAME_HEADROOM_BYTES);
     limits
 }
 
