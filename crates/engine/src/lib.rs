@@ -34,4 +34,5 @@ pub use moving::{MoveError, Moved, move_journals, remove_other_journals};
 pub use output::{FileToken, Lane, Level, Output};
 pub use recovery::{RecoveredShard, RecoveryError, RecoveryReport, recover};
 pub use route::shard_of;
+pub use session::ConnectionUse;
 pub use shard::Shard;

@@ -9,7 +9,7 @@
 use std::fmt;
 
 use lockgate_consensus::RecoveredGroup;
-use lockgate_storage::disk::{Disk, DiskError, DiskResult, FileOp};
+use lockgate_storage::disk::{Disk, DiskError, DiskResult, Entry, FileOp};
 use lockgate_storage::journal::{AppendRefused, Draft, JournalConfig, JournalKind, JournalWriter, Position, Sequence};
 use lockgate_wire::{MonoTime, PartitionId, ShardId};
 
@@ -41,6 +41,17 @@ pub enum MoveError {
     Append(AppendRefused),
     /// The disk failed, or is full.
     Disk(DiskError),
+}
+
+impl MoveError {
+    /// The disk's own error, if nothing is wrong but that.
+    pub fn disk(&self) -> Option<&DiskError> {
+        match self {
+            Self::Recovery(_, error) | Self::Refused(_, error) => error.disk(),
+            Self::Append(_) => None,
+            Self::Disk(error) => Some(error),
+        }
+    }
 }
 
 impl fmt::Display for MoveError {
@@ -90,12 +101,14 @@ pub fn move_journals(disk: &dyn Disk, from: &NodeConfig, to: &NodeConfig) -> Res
 /// Removes all sets of journals but the node's own: left of a move that did not end, or that has ended.
 pub fn remove_other_journals(disk: &dyn Disk, node: &NodeConfig) -> DiskResult<()> {
     let own = node.journals_directory();
-    for entry in disk.list("")? {
-        if entry.is_directory && is_journals_directory(&entry.name) && entry.name != *own {
-            FileOp::RemoveDirectory { path: entry.name.into() }.execute(disk)?;
-        }
+    let is_other = |entry: &Entry| entry.is_directory && is_journals_directory(&entry.name) && entry.name != *own;
+    let others: Vec<Entry> = disk.list("")?.into_iter().filter(is_other).collect();
+    if others.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    // The file that names the own set may have been replaced by a process that did not live to see it last.
+    disk.sync_directory("")?;
+    others.into_iter().try_for_each(|other| FileOp::RemoveDirectory { path: other.name.into() }.execute(disk).map(drop))
 }
 
 /// Recovery does not keep what a partition's segments have: there it has to be durable before its journal goes.

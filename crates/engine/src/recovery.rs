@@ -11,7 +11,7 @@ use lockgate_catalog::Catalog;
 use lockgate_catalog::settings::SEGMENT_BYTES_DEFAULT;
 use lockgate_consensus::{BUFFERED_MARK, ConsensusError, RecoveredGroup, Recovery};
 use lockgate_storage::checkpoint;
-use lockgate_storage::disk::{Disk, DiskError};
+use lockgate_storage::disk::{Disk, DiskError, FileOp};
 use lockgate_storage::journal::{self, JournalKind, Position, RecordKind, RecoveredRecord};
 use lockgate_storage::segment::{self, INDEX_INTERVAL_BYTES, OpenReport, SegmentConfig, SegmentError, Segments};
 use lockgate_wire::{Generation, GroupId, LogIndex, PartitionId, ShardId, Term, TopicId};
@@ -68,6 +68,8 @@ pub(crate) struct RecoveredFiles {
     pub(crate) segments: Segments,
     pub(crate) state: State,
     pub(crate) checkpoints: Vec<LogIndex>,
+    /// What the disk had no room for and has to be made first.
+    pub(crate) make: Vec<FileOp>,
     /// The entry up to which both segments and state are.
     pub(crate) applied: (LogIndex, Term),
 }
@@ -109,6 +111,18 @@ pub enum RecoveryError {
         /// The last entry of its journal.
         journal: LogIndex,
     },
+}
+
+impl RecoveryError {
+    /// The failure of the disk that it is, if it is one: another start may succeed.
+    pub fn disk(&self) -> Option<&DiskError> {
+        match self {
+            Self::Disk(error)
+            | Self::Journal(journal::RecoveryError::Disk(error))
+            | Self::Segments(_, SegmentError::Disk(error)) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for RecoveryError {
@@ -313,9 +327,10 @@ fn recover_metadata(
     report: &mut RecoveryReport,
 ) -> Result<RecoveredMetadata, RecoveryError> {
     let loaded = load(disk, METADATA_DIRECTORY, report)?;
-    // As for segments: a checkpoint that is seen has to last. The directory may not be there yet.
-    disk.create_directory(METADATA_DIRECTORY)?;
-    disk.sync_directory(METADATA_DIRECTORY)?;
+    // As for segments: a checkpoint that is seen has to last.
+    if loaded.checkpoint.is_some() {
+        disk.sync_directory(METADATA_DIRECTORY)?;
+    }
     let (catalog, index) = match &loaded.checkpoint {
         Some((header, chunks)) if header.index <= group.last_index() => {
             (catalog_of(chunks).map_err(RecoveryError::Malformed)?, header.index)
@@ -334,19 +349,10 @@ fn recover_metadata(
 }
 
 fn load(disk: &dyn Disk, directory: &str, report: &mut RecoveryReport) -> Result<checkpoint::Loaded, RecoveryError> {
-    match checkpoint::load_newest(disk, directory) {
-        Ok(loaded) => {
-            let rejected = loaded.rejected.iter();
-            report.findings.extend(rejected.map(|(file, why)| format!("{directory}/{file} is not used: {why}")));
-            Ok(loaded)
-        }
-        // The directory of a catalog or partition that was made and never used.
-        Err(error) if error.is_missing() => {
-            disk.create_directory(directory)?;
-            Ok(checkpoint::Loaded::default())
-        }
-        Err(error) => Err(error.into()),
-    }
+    let loaded = checkpoint::load_newest(disk, directory)?;
+    let rejected = loaded.rejected.iter();
+    report.findings.extend(rejected.map(|(file, why)| format!("{directory}/{file} is not used: {why}")));
+    Ok(loaded)
 }
 
 fn recover_files(
@@ -383,7 +389,7 @@ fn recover_files(
         index = index.max(group.base.index);
     }
     let applied = (index, group.term_of(index));
-    Ok(RecoveredFiles { segments, state, checkpoints: loaded.indices, applied })
+    Ok(RecoveredFiles { segments, state, checkpoints: loaded.indices, make: opened.make, applied })
 }
 
 /// Where a partition's segments are.

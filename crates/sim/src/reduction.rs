@@ -18,11 +18,30 @@ pub enum Source {
     Start,
     /// Processes that die after a counted number of steps, by the number of the process.
     Steps,
+    /// Times in which the disk is full, in their order.
+    FullDisk,
+    /// Times in which the disk is slow, in their order.
+    SlowDisk,
+    /// Times in which the wall clock is wrong, in their order.
+    WrongClock,
+    /// Times in which no segment and no checkpoint can be written, in their order.
+    RefusedFiles,
+    /// Times in which producers send as much as they can, in their order.
+    Rush,
 }
 
 /// The faults by their names in a reduction.
-const FAULTS: [(&str, Source); 4] =
-    [("link", Source::Link), ("node", Source::Node), ("start", Source::Start), ("steps", Source::Steps)];
+const FAULTS: [(&str, Source); 9] = [
+    ("link", Source::Link),
+    ("node", Source::Node),
+    ("start", Source::Start),
+    ("steps", Source::Steps),
+    ("full", Source::FullDisk),
+    ("slow", Source::SlowDisk),
+    ("clock", Source::WrongClock),
+    ("refused", Source::RefusedFiles),
+    ("rush", Source::Rush),
+];
 /// No run has more of anything; what is written larger is refused.
 const NUMBER_MAX: u32 = 1_000_000;
 

@@ -90,6 +90,12 @@ pub trait Disk {
     fn truncate(&self, path: &str, bytes: u64) -> DiskResult<()>;
     /// Makes the file's bytes and size durable.
     fn sync(&self, path: &str) -> DiskResult<()>;
+    /// Makes the file durable and has later reads give what the device has. After a sync that failed, and not only in the
+    /// process that saw it fail, an operating system may go on showing bytes that the device never got, and say of the
+    /// next sync that it succeeded. A disk that keeps nothing in memory has nothing to forget.
+    fn forget_cached(&self, path: &str) -> DiskResult<()> {
+        self.sync(path)
+    }
     /// Renames a file, replacing what is there. Durable after syncing the directory (directories, if they differ).
     fn rename(&self, from: &str, to: &str) -> DiskResult<()>;
     /// Removes a file. A file that is not there is an error (`is_missing`).

@@ -31,6 +31,21 @@ pub(crate) struct Sessions {
     pub(crate) is_stopping: bool,
 }
 
+/// What one connection uses of what is bounded, for whoever checks the bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionUse {
+    /// Which.
+    pub connection: ConnectionId,
+    /// Requests that wait for their answer.
+    pub unanswered_requests: u32,
+    /// Bytes charged for them.
+    pub charged_bytes: u64,
+    /// Bytes in frames not yet handed to the kernel.
+    pub outgoing_bytes: u64,
+    /// Its subscriptions.
+    pub subscriptions: u64,
+}
+
 /// A subscription whose slot is free again.
 pub(crate) type Taken = (PartitionId, SubscriptionId);
 
@@ -457,6 +472,17 @@ impl Sessions {
     /// When the next sweep is due; no connections, no sweeps.
     pub(crate) fn deadline(&self) -> Option<MonoTime> {
         (!self.connections.is_empty()).then_some(self.next_sweep)
+    }
+
+    /// What each connection uses of what is bounded.
+    pub(crate) fn uses(&self) -> impl Iterator<Item = ConnectionUse> + '_ {
+        self.connections.iter().map(|(id, connection)| ConnectionUse {
+            connection: *id,
+            unanswered_requests: connection.unanswered,
+            charged_bytes: connection.charged,
+            outgoing_bytes: connection.outgoing_bytes as u64,
+            subscriptions: connection.subscriptions.len() as u64,
+        })
     }
 
     /// Sets the gauges.

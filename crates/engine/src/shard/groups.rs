@@ -71,9 +71,8 @@ impl Shard {
     /// Starts the next write of each journal that has none in flight, and makes files ahead of need.
     pub(super) fn start_journal_writes(&mut self) {
         for kind in JOURNALS {
-            if !self.core.is_writing(kind)
-                && let Some(write) = self.core.journals.get_mut(kind).start_write(self.core.now.mono)
-            {
+            // Asked also while one is in flight: that tells the journal the time, by which it makes files.
+            if let Some(write) = self.core.journals.get_mut(kind).start_write(self.core.now.mono) {
                 self.core.writing[journal_slot(kind)] = true;
                 self.core.out.push(Output::Journal(write));
             }

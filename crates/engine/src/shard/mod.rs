@@ -34,7 +34,7 @@ use crate::metrics::ShardMetrics;
 use crate::output::Output;
 use crate::partition::Partition;
 use crate::recovery::RecoveredShard;
-use crate::session::Sessions;
+use crate::session::{ConnectionUse, Sessions};
 
 /// Partitions that are named one by one where a shard says what it cannot do.
 const NAMED_MAX: usize = 8;
@@ -219,6 +219,11 @@ impl Shard {
         metrics.journal = self.core.journals.synced.counters();
         metrics.buffered_journal = self.core.journals.buffered.counters();
         metrics.clone()
+    }
+
+    /// What each of its connections uses at the moment.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionUse> + '_ {
+        self.sessions.uses()
     }
 
     /// What the shard cannot do at the moment although it serves, in words for people.

@@ -33,9 +33,12 @@ impl Shard {
             let RecoveredPartition { tag, group, files, is_marked } = recovered;
             let (id, ids) = (tag.partition, (group.group, group.replica));
             let partition = match files {
-                Ok(RecoveredFiles { segments, state, checkpoints, applied }) => {
+                Ok(RecoveredFiles { segments, state, checkpoints, make, applied }) => {
                     let mut partition = Partition::new(id, ids, segments, state);
                     partition.found_checkpoints(checkpoints);
+                    if !make.is_empty() {
+                        partition.make_directory(&mut self.core, make);
+                    }
                     if is_marked {
                         partition.found_mark();
                     }
@@ -60,7 +63,10 @@ impl Shard {
         let shards = self.core.node.shards;
         let result = match metadata {
             Some(RecoveredMetadata { group, catalog, applied, checkpoints }) => {
-                self.controller = Some(Controller::new(shards, catalog, applied, checkpoints));
+                let mut controller = Controller::new(shards, catalog, applied, checkpoints);
+                // Nobody may have lived to make it, or the disk had no room.
+                controller.make_directory(&mut self.core);
+                self.controller = Some(controller);
                 self.core.host.open(group, applied.0, applied.1, JournalKind::Synced)
             }
             None => {

@@ -122,6 +122,32 @@ fn without_room_for_the_next_journal_file_publishes_get_507_and_resume_by_themse
 }
 
 #[test]
+fn nothing_spins_while_a_journal_write_takes_long_and_the_disk_is_full() {
+    let mut config = config(1);
+    config.journal.file_bytes = 1 << 20;
+    config.journal.max_write_bytes = 512 << 10;
+    let mut node = Node::start(FaultyDisk::default(), config);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 1, &[("max_batch_bytes", "300KiB")]);
+    node.disk.fail("grow", "journal/", DiskError::ENOSPC);
+    let value = "x".repeat(250_000);
+    while node.metrics(0).disk_full == 0 {
+        node.publish(c, topic, 0, batch(&[&value])).unwrap();
+    }
+    node.hold_journal = true;
+    let set = [("retention_bytes".to_string(), "1GiB".to_string())].into_iter().collect();
+    let alter = proto::AlterTopic { name: "orders".into(), set, if_version: None };
+    let request = node.send_and_run(c, &alter, Default::default());
+    node.advance(10_000);
+    assert_eq!((node.answer(c, request).map(|answer| answer.is_ok()), node.held()), (None, 1));
+    node.disk.heal();
+    node.release();
+    assert!(node.answer(c, request).unwrap().is_ok());
+    node.advance(2_000);
+    node.publish(c, topic, 0, batch(&[&value])).unwrap();
+}
+
+#[test]
 fn records_that_wait_for_a_journal_file_are_answered_when_there_is_room() {
     let mut config = config(1);
     config.journal.file_bytes = 1 << 20;

@@ -392,3 +392,29 @@ fn a_node_that_died_before_its_catalog_had_a_directory_starts() {
     let topic = node.create_topic(c, "orders", 1, &[]);
     fill(&mut node, c, topic, 0..3);
 }
+
+#[test]
+fn a_start_on_a_full_disk_serves_what_never_got_a_directory_and_makes_it_once_there_is_room() {
+    let mut node = Node::new(1);
+    for stage in ["create_directory", "grow"] {
+        node.disk.fail(stage, "partitions/", DiskError::ENOSPC);
+    }
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 1, &[]);
+    fill(&mut node, c, topic, 0..5);
+    for from in [5, 10] {
+        node = node.crash();
+        let c = node.connect(0);
+        assert_eq!(node.read_all(c, topic, 0, 0), values(0..from));
+        fill(&mut node, c, topic, from..from + 5);
+        node.advance(5_000);
+    }
+    assert_eq!(node.disk.files("partitions/"), Vec::<String>::new());
+    assert_eq!(node.metrics(0).disk_full, 1);
+    node.disk.heal();
+    node.advance(5_000);
+    assert_eq!((node.disk.files(".log").len(), node.metrics(0).disk_full), (1, 0));
+    let mut node = node.crash();
+    let c = node.connect(0);
+    assert_eq!(node.read_all(c, topic, 0, 0), values(0..15));
+}

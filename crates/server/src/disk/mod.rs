@@ -166,6 +166,14 @@ impl Disk for RealDisk {
         self.handle("sync", path, false)?.sync_data().map_err(|e| error("sync", path, &e))
     }
 
+    /// Pages that a failed sync left count as clean, so that they go too.
+    fn forget_cached(&self, path: &str) -> DiskResult<()> {
+        let file = self.handle("sync", path, false)?;
+        file.sync_data().map_err(|e| error("sync", path, &e))?;
+        let whole = None;
+        rustix::fs::fadvise(&file, 0, whole, rustix::fs::Advice::DontNeed).map_err(|e| error("forget", path, &e.into()))
+    }
+
     fn rename(&self, from: &str, to: &str) -> DiskResult<()> {
         let result = fs::rename(self.locate("rename", from)?, self.locate("rename", to)?);
         self.handles.forget(from);

@@ -27,6 +27,8 @@ fn conforms(disk: &dyn Disk) {
     disk.truncate("a/file", 4).unwrap();
     assert_eq!(disk.read("a/file", 0, 9).unwrap(), "on\0\0", "what was cut does not come back");
     disk.sync("a/file").unwrap();
+    disk.forget_cached("a/file").unwrap();
+    assert_eq!(disk.read("a/file", 0, 9).unwrap(), "on\0\0", "what was synced is not forgotten");
     disk.sync_directory("a").unwrap();
 
     disk.write("a/other", 0, &[bytes("other")]).unwrap();

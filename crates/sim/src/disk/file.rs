@@ -66,10 +66,30 @@ impl File {
             }
         }
     }
+    /// A sync that fails: some of what was written reaches the device, and none of it is tried again. The operating system
+    /// goes on showing it all. A size is no page: it waits for the next sync.
+    pub(super) fn sync_fails(&mut self, rng: &mut Rng) {
+        let pending = std::mem::take(&mut self.pending);
+        let (written, sizes) = pending.into_iter().partition(|change| matches!(change, Change::Write { .. }));
+        self.pending = sizes;
+        self.settle(written, rng);
+    }
+    /// Drops what the operating system keeps in memory beside the device. It keeps the size.
+    pub(super) fn forget_cached(&mut self) {
+        let size = self.now.size();
+        self.now = self.durable.clone();
+        self.now.resize(size);
+    }
     /// What is left when the power goes.
     pub(super) fn power_loss(&mut self, rng: &mut Rng) {
-        let survival = Survival::draw(rng);
         let changes = std::mem::take(&mut self.pending);
+        self.settle(changes, rng);
+        self.now = self.durable.clone();
+    }
+
+    /// Some of these changes are durable from now on, the others never will be.
+    fn settle(&mut self, changes: Vec<Change>, rng: &mut Rng) {
+        let survival = Survival::draw(rng);
         let kept = rng.below(changes.len() as u64 + 1) as usize;
         for (index, change) in changes.into_iter().enumerate() {
             match survival {
@@ -83,7 +103,6 @@ impl File {
                 Survival::Sectors => self.keep_sectors(change, rng),
             }
         }
-        self.now = self.durable.clone();
     }
 
     fn keep(&mut self, change: Change) {

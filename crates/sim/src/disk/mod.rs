@@ -4,6 +4,13 @@
 //! else each 512-byte sector, each change of a size and of a name survives or not. The death of the process loses
 //! nothing that was written. An operation under way is cut anywhere: [`SimDisk::cut_after`] ends the life of the process
 //! at a chosen call, in the middle of that call.
+//!
+//! A disk may be full: other people's files take the rest of the device. What grows a file then gets as far as there is room.
+//!
+//! A sync that fails is that of Linux: the file's pages count as clean from then on. Reads go on showing what was written,
+//! the next sync succeeds and does nothing for it, and a power loss shows what the device has. When the sync of a directory
+//! fails, its names wait for the next one, or the file system has had enough and takes no change until the machine starts
+//! again.
 
 mod content;
 mod file;
@@ -26,8 +33,10 @@ pub use speed::{DiskSpeed, SLOWEST};
 
 /// The errno of a device that failed.
 pub const EIO: i32 = 5;
-/// Where the journals are.
-const JOURNALS: &str = "shards/";
+/// What the paths of journals begin with.
+const JOURNALS: &str = "shards";
+/// The errno of every change once a file system has stopped taking any.
+pub const EROFS: i32 = 30;
 /// The errno of every call after the process was cut off; nobody sees it but code that is already dead.
 const CUT: i32 = 0;
 
@@ -46,15 +55,44 @@ struct State {
     /// Calls that the process still gets done; the one after them is torn.
     calls_left: Option<u64>,
     is_cut: bool,
-    fails_next_write: bool,
+    failure: Option<Failure>,
     refuses_files: bool,
+    is_read_only: bool,
+    /// What the files of this disk may take together; none: the device is large.
+    room: Option<u64>,
+}
+
+/// A call that is going to fail with EIO.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Failure {
+    /// The next change or sync.
+    Next,
+    /// The sync, of a file or a directory, after so many more.
+    Sync(u64),
 }
 
 /// How far a call goes.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
     Whole,
-    Torn,
+    /// The process dies in it.
+    Cut,
+    /// The device fails in it.
+    Failed,
+}
+
+impl State {
+    /// Whether this call is the one that was to fail.
+    fn fails(&mut self, stage: &'static str) -> bool {
+        let is_sync = matches!(stage, "sync" | "sync directory");
+        match &mut self.failure {
+            Some(Failure::Sync(more)) if is_sync && *more > 0 => *more -= 1,
+            Some(Failure::Next) => return self.failure.take().is_some(),
+            Some(Failure::Sync(_)) if is_sync => return self.failure.take().is_some(),
+            _ => {}
+        }
+        false
+    }
 }
 
 impl SimDisk {
@@ -67,8 +105,10 @@ impl SimDisk {
             next_inode: 1,
             calls_left: None,
             is_cut: false,
-            fails_next_write: false,
+            failure: None,
             refuses_files: false,
+            is_read_only: false,
+            room: None,
         };
         Self { state: RefCell::new(state) }
     }
@@ -90,7 +130,28 @@ impl SimDisk {
 
     /// The next write or sync fails with EIO, having done some of its work.
     pub fn fail_next_write(&self) {
-        self.state.borrow_mut().fails_next_write = true;
+        self.state.borrow_mut().failure = Some(Failure::Next);
+    }
+
+    /// The sync after so many more fails with EIO.
+    pub fn fail_sync_after(&self, syncs: u64) {
+        self.state.borrow_mut().failure = Some(Failure::Sync(syncs));
+    }
+
+    /// Somebody else's files fill the device, but for so many bytes.
+    pub fn fill(&self, left: u64) {
+        let state = &mut *self.state.borrow_mut();
+        state.room = Some(state.used() + left);
+    }
+
+    /// Somebody else's files are gone.
+    pub fn make_room(&self) {
+        self.state.borrow_mut().room = None;
+    }
+
+    /// Whether the file system takes no change until the machine starts again.
+    pub fn is_read_only(&self) -> bool {
+        self.state.borrow().is_read_only
     }
 
     /// While set, nothing can be written but journals: every other write fails with EIO and does nothing.
@@ -103,7 +164,7 @@ impl SimDisk {
         let state = &mut *self.state.borrow_mut();
         state.calls_left = None;
         state.is_cut = false;
-        state.fails_next_write = false;
+        state.failure = None;
         state.refuses_files = false;
     }
 
@@ -111,6 +172,7 @@ impl SimDisk {
     pub fn power_loss(&self) {
         self.crash();
         let state = &mut *self.state.borrow_mut();
+        state.is_read_only = false;
         state.names.power_loss(&mut state.rng);
         state.collect();
         let State { files, rng, .. } = state;
@@ -131,7 +193,7 @@ impl State {
             None => {}
             Some(0) => {
                 self.is_cut = true;
-                return Ok(Extent::Torn);
+                return Ok(Extent::Cut);
             }
             Some(calls) => *calls -= 1,
         }
@@ -140,11 +202,14 @@ impl State {
 
     /// A call that changes the disk: torn by a cut or by a fault.
     fn enter_change(&mut self, stage: &'static str, path: &str) -> DiskResult<(Extent, DiskResult<()>)> {
-        if self.enter(stage, path)? == Extent::Torn {
-            return Ok((Extent::Torn, Err(error(stage, path, CUT, "the process died here"))));
+        if self.enter(stage, path)? == Extent::Cut {
+            return Ok((Extent::Cut, Err(error(stage, path, CUT, "the process died here"))));
         }
-        if std::mem::take(&mut self.fails_next_write) {
-            return Ok((Extent::Torn, Err(error(stage, path, EIO, "input/output error"))));
+        if self.is_read_only {
+            return Err(error(stage, path, EROFS, "read-only file system"));
+        }
+        if self.fails(stage) {
+            return Ok((Extent::Failed, Err(error(stage, path, EIO, "input/output error"))));
         }
         Ok((Extent::Whole, Ok(())))
     }
@@ -162,6 +227,21 @@ impl State {
         self.files.get_mut(&inode).expect("a name stands for a file")
     }
 
+    /// The bytes of all files that have a name.
+    fn used(&self) -> u64 {
+        self.names.files().filter_map(|inode| self.files.get(&inode)).map(File::size).sum()
+    }
+
+    /// How many bytes files may still grow by.
+    fn left(&self) -> u64 {
+        self.room.map_or(u64::MAX, |room| room.saturating_sub(self.used()))
+    }
+
+    /// A new name takes room too, if only for a moment.
+    fn check_room_for_name(&self, stage: &'static str, path: &str) -> DiskResult<()> {
+        if self.left() < SECTOR_BYTES { Err(full(stage, path)) } else { Ok(()) }
+    }
+
     /// Opens a file for writing, making it if its directory is there.
     fn open(&mut self, path: &str) -> DiskResult<Inode> {
         if let Some(inode) = self.names.find(path) {
@@ -170,6 +250,7 @@ impl State {
         if !self.names.has_directory(parent(path)) {
             return Err(missing("open", path));
         }
+        self.check_room_for_name("open", path)?;
         let inode = self.next_inode;
         self.next_inode += 1;
         self.files.insert(inode, File::default());
@@ -186,6 +267,10 @@ impl State {
 
 fn error(stage: &'static str, path: &str, errno: i32, message: &str) -> DiskError {
     DiskError { stage, path: path.into(), errno, message: message.to_owned() }
+}
+
+fn full(stage: &'static str, path: &str) -> DiskError {
+    error(stage, path, DiskError::ENOSPC, "no space left on device")
 }
 
 fn missing(stage: &'static str, path: &str) -> DiskError {
@@ -221,15 +306,20 @@ impl Disk for SimDisk {
         if state.refuses_files && !path.starts_with(JOURNALS) {
             return Err(error("write", path, EIO, "input/output error"));
         }
-        let (extent, result) = state.enter_change("write", path)?;
+        let (extent, mut result) = state.enter_change("write", path)?;
         let inode = state.open(path)?;
         let total: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         let mut left = match extent {
             Extent::Whole => total,
-            Extent::Torn => (state.rng.below(total + 1) + offset) / SECTOR_BYTES * SECTOR_BYTES,
+            Extent::Cut | Extent::Failed => (state.rng.below(total + 1) + offset) / SECTOR_BYTES * SECTOR_BYTES,
         };
-        if extent == Extent::Torn {
+        if extent != Extent::Whole {
             left = left.saturating_sub(offset);
+        }
+        let end_max = state.file_mut(inode).size().saturating_add(state.left());
+        if offset.saturating_add(left) > end_max {
+            left = end_max.saturating_sub(offset);
+            result = result.and(Err(full("write", path)));
         }
         let mut at = offset;
         for piece in pieces {
@@ -258,10 +348,22 @@ impl Disk for SimDisk {
         let state = &mut *self.state.borrow_mut();
         let (extent, result) = state.enter_change("sync", path)?;
         let inode = state.file("sync", path)?;
-        if state.happens(extent) {
-            state.file_mut(inode).sync();
+        let State { files, rng, .. } = state;
+        let file = files.get_mut(&inode).expect("a name stands for a file");
+        match extent {
+            Extent::Failed => file.sync_fails(rng),
+            Extent::Cut if rng.coin() => {}
+            Extent::Whole | Extent::Cut => file.sync(),
         }
         result
+    }
+
+    fn forget_cached(&self, path: &str) -> DiskResult<()> {
+        self.sync(path)?;
+        let state = &mut *self.state.borrow_mut();
+        let inode = state.file("forget", path)?;
+        state.file_mut(inode).forget_cached();
+        Ok(())
     }
 
     fn rename(&self, from: &str, to: &str) -> DiskResult<()> {
@@ -302,8 +404,14 @@ impl Disk for SimDisk {
     fn create_directory(&self, path: &str) -> DiskResult<()> {
         let state = &mut *self.state.borrow_mut();
         let (extent, result) = state.enter_change("create directory", path)?;
-        if state.happens(extent) {
+        if !state.names.has_directory(path) {
+            state.check_room_for_name("create directory", path)?;
+        }
+        if extent == Extent::Whole {
             state.names.create_directory(path);
+        } else {
+            let parts = path.split('/').count() as u64;
+            state.names.begin_directory(path, state.rng.below(parts + 1) as usize);
         }
         result
     }
@@ -314,8 +422,10 @@ impl Disk for SimDisk {
         if !state.names.has_directory(path) {
             return Err(missing("sync directory", path));
         }
-        if state.happens(extent) {
-            state.names.sync_directory(path);
+        match extent {
+            Extent::Failed => state.is_read_only = state.rng.coin(),
+            _ if state.happens(extent) => state.names.sync_directory(path),
+            _ => {}
         }
         result
     }

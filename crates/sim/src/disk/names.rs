@@ -33,6 +33,9 @@ enum Change {
         to: Path,
         inode: Inode,
     },
+    MakeDirectory {
+        path: Path,
+    },
     RemoveDirectory {
         path: Path,
     },
@@ -44,7 +47,7 @@ impl Change {
         match self {
             Self::Link { name, .. } | Self::Unlink { name, .. } => parent(name),
             Self::Rename { to, .. } => parent(to),
-            Self::RemoveDirectory { path } => parent(path),
+            Self::MakeDirectory { path } | Self::RemoveDirectory { path } => parent(path),
         }
     }
 }
@@ -58,6 +61,7 @@ impl Tree {
                 self.forget(from, *inode);
                 self.files.insert(to.clone(), *inode);
             }
+            Change::MakeDirectory { path } => drop(self.directories.insert(path.clone())),
             Change::RemoveDirectory { path } => {
                 self.files.retain(|name, _| !is_below(name, path));
                 self.directories.retain(|name| name != path && !is_below(name, path));
@@ -71,9 +75,29 @@ impl Tree {
         }
     }
 
+    /// What is durable in a directory whose own name is not goes with it.
+    fn forget_what_cannot_be_reached(&mut self) {
+        let directories = std::mem::take(&mut self.directories);
+        // In name order: those above come first.
+        for path in directories {
+            if self.has_directory(parent(&path)) {
+                self.directories.insert(path);
+            }
+        }
+        let mut files = std::mem::take(&mut self.files);
+        files.retain(|name, _| self.has_directory(parent(name)));
+        self.files = files;
+    }
+
     fn has_directory(&self, path: &str) -> bool {
         path.is_empty() || self.directories.contains(path)
     }
+}
+
+/// The directories on the way to a path, and itself.
+fn with_those_above(path: &str) -> impl Iterator<Item = &str> {
+    let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+    ends.map(|end| &path[..end]).filter(|directory| !directory.is_empty())
 }
 
 fn is_below(path: &str, directory: &str) -> bool {
@@ -95,6 +119,11 @@ impl Names {
 
     pub(super) fn has_directory(&self, path: &str) -> bool {
         self.now.has_directory(path)
+    }
+
+    /// What the names stand for, as the operating system shows them.
+    pub(super) fn files(&self) -> impl Iterator<Item = Inode> {
+        self.now.files.values().copied()
     }
 
     /// The entries of a directory in name order; `size` tells a file's.
@@ -152,11 +181,26 @@ impl Names {
 
     /// Makes a directory and those above it, durably.
     pub(super) fn create_directory(&mut self, path: &str) {
-        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-        for directory in ends.map(|end| &path[..end]).filter(|directory| !directory.is_empty()) {
+        for directory in with_those_above(path) {
+            self.make_directory(directory);
             self.sync_directory(parent(directory));
-            self.now.directories.insert(directory.into());
-            self.durable.directories.insert(directory.into());
+        }
+    }
+
+    /// Begins to make a directory and those above it: so many are made, and the last of these is not synced.
+    pub(super) fn begin_directory(&mut self, path: &str, made: usize) {
+        let mut directories = with_those_above(path).take(made).peekable();
+        while let Some(directory) = directories.next() {
+            self.make_directory(directory);
+            if directories.peek().is_some() {
+                self.sync_directory(parent(directory));
+            }
+        }
+    }
+
+    fn make_directory(&mut self, path: &str) {
+        if !self.now.has_directory(path) {
+            self.change(Change::MakeDirectory { path: path.into() });
         }
     }
 
@@ -189,6 +233,7 @@ impl Names {
                 self.durable.apply(change);
             }
         }
+        self.durable.forget_what_cannot_be_reached();
         self.now = self.durable.clone();
     }
 
@@ -196,7 +241,7 @@ impl Names {
     pub(super) fn reachable(&self) -> BTreeSet<Inode> {
         let pending = self.pending.iter().filter_map(|change| match change {
             Change::Link { inode, .. } | Change::Unlink { inode, .. } | Change::Rename { inode, .. } => Some(*inode),
-            Change::RemoveDirectory { .. } => None,
+            Change::MakeDirectory { .. } | Change::RemoveDirectory { .. } => None,
         });
         self.now.files.values().chain(self.durable.files.values()).copied().chain(pending).collect()
     }

@@ -5,7 +5,7 @@ use lockgate_storage::disk::FileOp;
 use crate::rng::Rng;
 use crate::time::{MS, Time, US};
 
-/// Above this nothing in the simulation takes on a disk; bounds of the liveness phase build on it.
+/// Above this nothing takes on a disk that is not slow for a while; bounds of the liveness phase build on it.
 pub const SLOWEST: Time = 800 * MS;
 
 /// The latencies of a disk.

@@ -1,5 +1,7 @@
 use bytes::Bytes;
 use lockgate_storage::disk::{Disk, FileOp};
+use lockgate_storage::journal::{self, JournalConfig, JournalIdentity, JournalKind};
+use lockgate_wire::{NodeId, ShardId, Uid};
 
 use super::SimDisk;
 use crate::rng::Rng;
@@ -113,6 +115,45 @@ fn a_removed_directory_comes_back_at_most_until_its_parent_is_synced() {
 }
 
 #[test]
+fn a_directory_whose_making_was_cut_short_may_be_gone_with_the_power_until_it_is_made_again() {
+    let (mut made, mut lost) = (0, 0);
+    for seed in 0..200 {
+        let disk = disk(seed);
+        disk.cut_after(0);
+        disk.create_directory("a/b").unwrap_err();
+        disk.crash();
+        if disk.list("a/b").is_err() {
+            continue;
+        }
+        made += 1;
+        if seed % 2 == 0 {
+            disk.create_directory("a/b").unwrap();
+        }
+        FileOp::Zero { path: "a/b/f".into(), bytes: 10, written: true }.execute(&disk).unwrap();
+        disk.power_loss();
+        let is_lost = read(&disk, "a/b/f").is_none();
+        assert!(!is_lost || seed % 2 == 1);
+        lost += u32::from(is_lost);
+    }
+    assert!(made > 30 && lost > 5, "{made} made, {lost} lost");
+}
+
+#[test]
+fn a_journals_directory_lasts_once_a_start_has_read_it_whoever_began_to_make_it() {
+    for seed in 0..200 {
+        let disk = disk(seed);
+        let identity = JournalIdentity { cluster: Uid([7; 16]), node: NodeId(1), shard: ShardId(0) };
+        let config = JournalConfig::new(JournalKind::Synced, "shards/0/journal".to_owned(), identity);
+        disk.cut_after(0);
+        disk.create_directory(&config.directory).unwrap_err();
+        disk.crash();
+        journal::recover(&disk, &config, &mut |_| {}).unwrap();
+        disk.power_loss();
+        assert_eq!(disk.list(&config.directory), Ok(Vec::new()), "seed {seed}");
+    }
+}
+
+#[test]
 fn a_cut_call_is_torn_and_nothing_follows_it() {
     let mut lengths = std::collections::BTreeSet::new();
     for seed in 0..50 {
@@ -139,6 +180,101 @@ fn a_failing_write_says_so_once() {
     disk.fail_next_write();
     assert_eq!(disk.write("f", 0, &[bytes(1, 4096)]).unwrap_err().errno, super::EIO);
     assert!(disk.write("f", 0, &[bytes(1, 4096)]).is_ok());
+}
+
+#[test]
+fn what_a_failed_sync_did_not_save_no_later_sync_saves_and_reads_show_it_until_the_power_goes() {
+    let (mut lost, mut torn) = (0, 0);
+    for seed in 0..100 {
+        let disk = disk(seed);
+        FileOp::Zero { path: "f".into(), bytes: 4096, written: true }.execute(&disk).unwrap();
+        disk.write("f", 0, &[bytes(1, 4096)]).unwrap();
+        disk.fail_sync_after(0);
+        assert_eq!(disk.sync("f").unwrap_err().errno, super::EIO);
+        disk.crash();
+        assert_eq!(read(&disk, "f").unwrap(), bytes(1, 4096), "a new process sees it too");
+        disk.write("f", 4096, &[bytes(2, 512)]).unwrap();
+        disk.sync("f").unwrap();
+        disk.power_loss();
+        let left = read(&disk, "f").unwrap();
+        assert_eq!(left[4096..], bytes(2, 512), "what was written since is saved by the sync that succeeded");
+        let kept = left[..4096].iter().filter(|byte| **byte == 1).count();
+        lost += usize::from(kept == 0);
+        torn += usize::from((1..4096).contains(&kept));
+    }
+    assert!(lost > 10 && torn > 10, "{lost} lost, {torn} torn");
+}
+
+#[test]
+fn after_forgetting_reads_show_what_a_power_loss_would_leave() {
+    for seed in 0..50 {
+        let disk = disk(seed);
+        disk.write("f", 0, &[bytes(1, 3000)]).unwrap();
+        disk.fail_sync_after(1);
+        disk.sync("f").unwrap();
+        disk.sync_directory("").unwrap_err();
+        disk.power_loss();
+        FileOp::Zero { path: "f".into(), bytes: 3000, written: true }.execute(&disk).unwrap();
+        disk.write("f", 1000, &[bytes(2, 4000)]).unwrap();
+        disk.fail_sync_after(0);
+        disk.sync("f").unwrap_err();
+        disk.write("f", 512, &[bytes(3, 512)]).unwrap();
+        disk.forget_cached("f").unwrap();
+        let shown = read(&disk, "f").unwrap();
+        assert_eq!(shown.len(), 5000, "the size is no page");
+        assert_eq!(shown[512..1024], bytes(3, 512), "what waits for a sync gets it");
+        disk.power_loss();
+        let left = read(&disk, "f").unwrap();
+        assert_eq!(shown[..left.len()], left);
+        assert!(shown[left.len()..].iter().all(|byte| *byte == 0));
+    }
+}
+
+#[test]
+fn names_whose_sync_failed_wait_for_the_next_one_or_the_file_system_takes_no_change_until_the_machine_starts_again() {
+    let (mut waiting, mut stopped) = (0, 0);
+    for seed in 0..50 {
+        let disk = disk(seed);
+        disk.write("f", 0, &[bytes(1, 512)]).unwrap();
+        disk.sync("f").unwrap();
+        disk.fail_sync_after(0);
+        disk.sync_directory("").unwrap_err();
+        disk.crash();
+        if disk.is_read_only() {
+            stopped += 1;
+            assert_eq!(disk.sync_directory("").unwrap_err().errno, super::EROFS);
+            assert_eq!(disk.write("g", 0, &[bytes(1, 1)]).unwrap_err().errno, super::EROFS);
+            assert_eq!(read(&disk, "f").unwrap(), bytes(1, 512));
+            disk.power_loss();
+            disk.write("g", 0, &[bytes(1, 1)]).unwrap();
+        } else {
+            waiting += 1;
+            disk.sync_directory("").unwrap();
+            disk.power_loss();
+            assert_eq!(read(&disk, "f").unwrap(), bytes(1, 512));
+        }
+    }
+    assert!(waiting > 10 && stopped > 10);
+}
+
+#[test]
+fn a_full_disk_takes_what_there_is_room_for_and_what_needs_none() {
+    let disk = disk(1);
+    disk.write("f", 0, &[bytes(1, 1000)]).unwrap();
+    disk.fill(600);
+    assert!(disk.write("f", 900, &[bytes(2, 500), bytes(3, 500)]).unwrap_err().is_full());
+    assert_eq!(read(&disk, "f").unwrap(), [bytes(1, 900), bytes(2, 500), bytes(3, 200)].concat());
+    disk.write("f", 0, &[bytes(4, 1600)]).unwrap();
+    assert!(disk.write("g", 0, &[bytes(1, 1)]).unwrap_err().is_full());
+    assert!(disk.create_directory("d").unwrap_err().is_full());
+    disk.rename("f", "h").unwrap();
+    disk.truncate("h", 1000).unwrap();
+    disk.write("g", 0, &[bytes(1, 600)]).unwrap();
+    assert!(disk.write("g", 600, &[bytes(1, 1)]).unwrap_err().is_full());
+    disk.crash();
+    assert!(disk.write("g", 600, &[bytes(1, 1)]).unwrap_err().is_full(), "it is full for the next process too");
+    disk.make_room();
+    disk.write("g", 600, &[bytes(1, 4096)]).unwrap();
 }
 
 #[test]

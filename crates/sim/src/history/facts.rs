@@ -17,6 +17,8 @@ pub struct TopicFacts {
     pub interval: Option<Time>,
     /// Retention may take away what is old.
     pub trims: bool,
+    /// It takes only what is older than this.
+    pub keeps_ms: Option<i64>,
 }
 
 /// The run as every invariant sees it.
@@ -28,6 +30,8 @@ pub struct Facts {
     /// Processes that were killed, and when.
     kills: Vec<(Time, u32)>,
     recoveries: Vec<Time>,
+    /// Times in which the disk was slow, in their order.
+    slow: Vec<(Time, Time)>,
 }
 
 /// A buffered journal that failed.
@@ -56,13 +60,16 @@ impl Facts {
             }
             What::Crashed => self.kills.push((event.at, event.life.process)),
             What::Recovered => self.recoveries.push(event.at),
+            What::DiskIsSlow { until } => self.slow.push((event.at, *until)),
             _ => {}
         }
     }
 
     /// What to expect of a topic; of one that nobody announced, the most.
     pub fn topic(&self, topic: TopicId) -> TopicFacts {
-        self.topics.get(&topic).map_or(TopicFacts { partitions: 1, interval: None, trims: false }, |(facts, _)| *facts)
+        self.topics
+            .get(&topic)
+            .map_or(TopicFacts { partitions: 1, interval: None, trims: false, keeps_ms: None }, |(facts, _)| *facts)
     }
 
     /// Whether somebody asked for the topic's deletion.
@@ -74,6 +81,18 @@ impl Facts {
     /// every power loss.
     pub fn era(&self, partition: PartitionId, life: Life) -> u32 {
         self.topic(partition.topic).interval.map_or(0, |_| life.power)
+    }
+
+    /// When something is done at the latest that was begun then and takes at most so long on a disk that is not slow: the
+    /// time in which the disk was slow does not count.
+    pub fn done_by(&self, begun: Time, takes_max: Time) -> Time {
+        let mut due = begun + takes_max;
+        for (from, until) in self.slow.iter().filter(|(_, until)| *until > begun) {
+            if *from < due {
+                due += until - begun.max(*from);
+            }
+        }
+        due
     }
 
     /// When what this process wrote to the buffered journal, and should have synced by `due`, is durable: then, or if the

@@ -113,6 +113,15 @@ pub enum What {
         /// The answer called it one that had been appended before.
         duplicate: bool,
     },
+    /// The answer named the time at which it was appended.
+    Stamped {
+        /// Where.
+        partition: PartitionId,
+        /// The offset of its first record.
+        offset: u64,
+        /// The time.
+        append_time_ms: i64,
+    },
     /// An attempt was refused: by the answer it was not applied and will not be.
     Refused {
         /// The batch.
@@ -194,6 +203,16 @@ pub enum What {
         shard: ShardId,
         /// Of so many.
         shards: u16,
+    },
+    /// A process took the wall clock as it is: it began, or the clock jumped before it had looked at it everywhere.
+    ClockTaken {
+        /// What it showed.
+        wall_ms: i64,
+    },
+    /// The disk is slow until then, and may finish nothing before.
+    DiskIsSlow {
+        /// When that is over.
+        until: Time,
     },
     /// A process has recovered its journals: all that is in them is durable now.
     Recovered,

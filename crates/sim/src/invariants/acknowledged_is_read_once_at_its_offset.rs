@@ -11,7 +11,7 @@ use crate::disk::SLOWEST;
 use crate::history::{BatchNo, Event, Facts, Life, Placed, What};
 use crate::time::{SECOND, Time};
 
-/// How much later than its interval a sync may be done: the disk takes its time, and so do those before it.
+/// How much later than its interval a sync may be done on a disk that is not slow: it takes its time, and so do those before it.
 const SYNC_SLACK: Time = 2 * SLOWEST + SECOND;
 
 struct Acknowledgement {
@@ -93,7 +93,7 @@ impl AcknowledgedIsReadOnce {
 fn may_be_lost(acknowledgement: &Acknowledgement, facts: &Facts) -> bool {
     let Acknowledgement { at, life, partition, .. } = acknowledgement;
     let Some(interval) = facts.topic(partition.topic).interval else { return false };
-    let durable_at = facts.durable_at(*partition, *life, at + interval + SYNC_SLACK);
+    let durable_at = facts.durable_at(*partition, *life, facts.done_by(*at, interval + SYNC_SLACK));
     facts.power_loss_after(*life).is_some_and(|lost| lost < durable_at)
 }
 
@@ -188,6 +188,18 @@ mod tests {
         ]));
         // It had been synced before.
         bad::<super::AcknowledgedIsReadOnce>(run(&[killed(30 * SECOND), lost]));
+    }
+
+    #[test]
+    fn the_time_in_which_the_disk_is_slow_does_not_count() {
+        let run = |lost: u64| {
+            let begin = [weak_topic(), sent(7, 0), at(SECOND, acked(0, 0, 1, 7))];
+            let slow = at(2 * SECOND, plain(What::DiskIsSlow { until: 40 * SECOND }));
+            let end = [slow, at(lost * SECOND, power_lost()), in_power(1, audited(0, 0, &[]))];
+            begin.into_iter().chain(end).collect::<Vec<_>>()
+        };
+        good::<super::AcknowledgedIsReadOnce>(run(40));
+        bad::<super::AcknowledgedIsReadOnce>(run(60));
     }
 
     #[test]

@@ -2,12 +2,14 @@
 
 mod acknowledged_is_read_once_at_its_offset;
 mod answers_fit_their_questions;
+mod append_times_never_fall;
 pub mod bounds_hold;
 mod cursors_are_durable;
 mod high_watermark_never_falls;
 pub mod journals_keep_their_bound;
 mod nothing_appears_twice;
 mod one_value_per_offset;
+mod only_the_old_expires;
 mod order_per_producer;
 mod readers_neither_skip_nor_go_back;
 mod refused_never_appears;
@@ -88,6 +90,8 @@ fn all() -> Vec<Box<dyn Invariant>> {
         Box::<readers_neither_skip_nor_go_back::ReadersNeitherSkipNorGoBack>::default(),
         Box::<high_watermark_never_falls::HighWatermarkNeverFalls>::default(),
         Box::<cursors_are_durable::CursorsAreDurable>::default(),
+        Box::<append_times_never_fall::AppendTimesNeverFall>::default(),
+        Box::<only_the_old_expires::OnlyTheOldExpires>::default(),
         Box::<topic_operations_persist::TopicOperationsPersist>::default(),
     ]
 }

@@ -35,7 +35,16 @@ pub(super) fn in_power(power: u32, event: Event) -> Event {
 }
 
 fn topic(interval: Option<Time>, trims: bool) -> Event {
-    event(What::TopicMade { topic: TOPIC, facts: TopicFacts { partitions: 2, interval, trims } })
+    event(What::TopicMade { topic: TOPIC, facts: TopicFacts { partitions: 2, interval, trims, keeps_ms: None } })
+}
+
+pub(super) fn topic_that_keeps(keeps_ms: i64) -> Event {
+    let facts = TopicFacts { partitions: 2, interval: None, trims: true, keeps_ms: Some(keeps_ms) };
+    event(What::TopicMade { topic: TOPIC, facts })
+}
+
+pub(super) fn stamped(offset: u64, append_time_ms: i64) -> Event {
+    event(What::Stamped { partition: partition(0), offset, append_time_ms })
 }
 
 pub(super) fn weak_topic() -> Event {

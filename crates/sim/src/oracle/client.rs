@@ -33,6 +33,8 @@ pub enum ClientInput {
         /// The process on the other side.
         life: Life,
     },
+    /// Producers are to send as much as they can.
+    Hurry,
     /// Bytes came.
     Received(Bytes),
     /// The connection is gone, or could not be made.
@@ -47,6 +49,8 @@ pub struct Environment<'a> {
     pub wall_ms: i64,
     /// What is wanted.
     pub phase: Phase,
+    /// Whether producers are to send as much as they can.
+    pub is_rush: bool,
     /// What the oracles tell each other.
     pub board: &'a mut Board,
     /// What they saw.
@@ -133,6 +137,7 @@ impl Client {
             now: environment.now,
             wall_ms: environment.wall_ms,
             phase: environment.phase,
+            is_rush: environment.is_rush,
             rng: &mut self.rng,
             board: environment.board,
             client: self.number,
@@ -149,6 +154,7 @@ impl Actor for Client {
         let now = environment.now;
         match input {
             ClientInput::Wake => self.wake(environment),
+            ClientInput::Hurry => self.act_at = self.act_at.min(now),
             ClientInput::Connected { connection, life } => self.session.connected(connection, life, now, &mut self.rng),
             ClientInput::Received(bytes) => {
                 self.session.receive(&bytes, now);
@@ -195,6 +201,7 @@ pub struct Io<'a> {
     pub(super) now: Time,
     pub(super) wall_ms: i64,
     pub(super) phase: Phase,
+    pub(super) is_rush: bool,
     pub(super) rng: &'a mut Rng,
     pub(super) board: &'a mut Board,
     client: ClientNo,

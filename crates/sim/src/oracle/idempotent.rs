@@ -18,6 +18,8 @@ use crate::time::{MS, SECOND, Time};
 /// Unresolved batches of a producer in a partition; as many are remembered by the broker.
 const WINDOW: usize = 5;
 const LANES_MAX: u64 = 3;
+/// How soon it sends again in a rush.
+const RUSH_PACE: Time = 5 * MS;
 
 struct Numbered {
     batch: BatchNo,
@@ -61,7 +63,7 @@ pub(super) struct Idempotent {
 
 impl Idempotent {
     pub(super) fn new(rng: &mut Rng) -> Self {
-        let pace = rng.magnitude(800 * MS..=10 * SECOND);
+        let pace = rng.magnitude(500 * MS..=8 * SECOND);
         Self { id: None, id_power: 0, chain: 0, lanes: Vec::new(), asked: BTreeMap::new(), pace }
     }
 
@@ -154,6 +156,8 @@ impl Idempotent {
         let partition = lane.partition;
         io.board.placed(partition, placed, io.life());
         io.saw(What::Acknowledged { placed, partition, duplicate: answer.duplicate });
+        let (offset, append_time_ms) = (answer.base_offset, answer.append_time_ms);
+        io.saw(What::Stamped { partition, offset, append_time_ms });
     }
 
     fn refused(&mut self, io: &mut Io<'_>, at: usize, batch: BatchNo, error: &Error) {
@@ -214,7 +218,8 @@ pub(super) fn publish(io: &Io<'_>, partition: PartitionId, ack: proto::Ack) -> p
 
 impl Role for Idempotent {
     fn act(&mut self, io: &mut Io<'_>) {
-        io.act_within(self.pace / 50..=2 * self.pace);
+        let pace = if io.is_rush { RUSH_PACE } else { self.pace };
+        io.act_within(pace / 50..=2 * pace);
         if io.board.topics.is_empty() {
             return;
         }

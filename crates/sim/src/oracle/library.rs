@@ -281,6 +281,7 @@ fn clock(environment: &Environment<'_>) -> Now {
 impl Actor for LibraryClient {
     fn handle(&mut self, input: ClientInput, environment: &mut Environment<'_>) {
         match input {
+            ClientInput::Hurry => {}
             ClientInput::Wake => {
                 if self.act_at <= environment.now {
                     self.act(environment);

@@ -18,6 +18,12 @@ use crate::rng::Rng;
 use crate::time::{MS, SECOND, Time};
 
 const IN_FLIGHT_MAX: usize = 16;
+/// In a rush: more than any bound lets through, and how soon it sends again.
+const RUSH_IN_FLIGHT_MAX: usize = 400;
+const RUSH_PACE: Time = 5 * MS;
+/// Batches sent in one go, and in one go of a rush.
+const BURST_MAX: u64 = 8;
+const RUSH_BURST_MAX: u64 = 40;
 /// Chains of plain connections are told apart from those of producer ids by this bit.
 const CONNECTION_CHAIN: u64 = 1 << 63;
 
@@ -37,7 +43,7 @@ pub(super) struct Plain {
 
 impl Plain {
     pub(super) fn new(rng: &mut Rng) -> Self {
-        Self { asked: BTreeMap::new(), pace: rng.magnitude(800 * MS..=10 * SECOND) }
+        Self { asked: BTreeMap::new(), pace: rng.magnitude(500 * MS..=8 * SECOND) }
     }
 
     fn send(&mut self, io: &mut Io<'_>, partition: PartitionId, ack: Ack) {
@@ -74,14 +80,18 @@ fn damage(bytes: &Bytes, rng: &mut Rng) -> Bytes {
 
 impl Role for Plain {
     fn act(&mut self, io: &mut Io<'_>) {
-        io.act_within(self.pace / 50..=2 * self.pace);
+        let (pace, burst_max, in_flight_max) = match io.is_rush {
+            true => (RUSH_PACE, RUSH_BURST_MAX, RUSH_IN_FLIGHT_MAX),
+            false => (self.pace, BURST_MAX, IN_FLIGHT_MAX),
+        };
+        io.act_within(pace / 50..=2 * pace);
         if io.board.topics.is_empty() || io.phase == Phase::Settle {
             return;
         }
         let partition = io.board.pick(io.rng).1;
         let ack = *io.rng.pick(&[Ack::Quorum, Ack::Quorum, Ack::Leader, Ack::None]);
-        for _ in 0..io.rng.magnitude(1..=8) {
-            if self.asked.len() < IN_FLIGHT_MAX {
+        for _ in 0..io.rng.magnitude(1..=burst_max) {
+            if self.asked.len() < in_flight_max {
                 self.send(io, partition, ack);
             }
         }
@@ -98,6 +108,8 @@ impl Role for Plain {
                 let placed = Placed { offset: answer.base_offset, records, batch };
                 io.board.placed(partition, placed, io.life());
                 io.saw(What::Acknowledged { placed, partition, duplicate: answer.duplicate });
+                let (offset, append_time_ms) = (answer.base_offset, answer.append_time_ms);
+                io.saw(What::Stamped { partition, offset, append_time_ms });
             }
             Err(error) => {
                 if error.advice() != proto::Advice::Unknown {

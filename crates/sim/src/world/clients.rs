@@ -22,6 +22,7 @@ impl World {
             now: self.now,
             wall_ms: self.wall_ms(),
             phase: self.oracle_phase(client),
+            is_rush: self.is_rush(),
             board: &mut self.board,
             events: &mut self.events,
         };

@@ -10,9 +10,8 @@ use crate::trace::Who;
 
 /// How soon after its storage failed somebody ends the process.
 const OPERATOR_DELAY: Time = 3 * SECOND;
-
-/// How long no segment and no checkpoint can be written, at most.
-const REFUSED_FILES_MAX: Time = 20 * SECOND;
+/// Syncs that succeed before the one that fails, at most.
+const SYNCS_MAX: u64 = 30;
 
 impl World {
     /// The next occasion for a fault of this kind. Gives the fault its own chance, if it is to strike.
@@ -99,24 +98,61 @@ impl World {
             return;
         }
         let faults = &self.plan.faults;
-        let draw = rng.below(1000);
-        if draw < faults.stop_per_mille {
-            self.faults.count("stops");
-            self.stop();
-        } else if draw < faults.stop_per_mille + faults.write_error_per_mille {
-            self.faults.count("write errors");
-            self.disk.fail_next_write();
-            let at = self.now + rng.magnitude(MS..=OPERATOR_DELAY);
-            self.queue.push(at, Happening::NodeIsKilled { process: self.node.life.process });
-        } else if draw < faults.stop_per_mille + faults.write_error_per_mille + faults.refused_files_per_mille {
-            self.faults.count("refused files");
-            self.disk.refuse_files(true);
-            let at = self.now + rng.within(SECOND..=REFUSED_FILES_MAX);
-            self.trace.step(self.now, Who::World, "FAULT", &[], format_args!("no file but journals can be written"));
-            self.queue.push(at, Happening::FilesAreTaken { process: self.node.life.process });
-        } else {
-            let with_power = rng.per_mille(faults.power_per_mille);
-            self.crash(with_power);
+        let parts = [faults.stop_per_mille, faults.write_error_per_mille, faults.sync_error_per_mille];
+        let mut draw = rng.below(1000);
+        let kind = parts.iter().position(|part| {
+            let is_it = draw < *part;
+            draw = draw.saturating_sub(*part);
+            is_it
+        });
+        match kind {
+            Some(0) => {
+                self.faults.count("stops");
+                self.stop();
+            }
+            Some(1) => {
+                self.strike("write errors");
+                self.disk.fail_next_write();
+                self.plan_operator(&mut rng);
+            }
+            Some(_) => {
+                self.strike("sync errors");
+                self.disk.fail_sync_after(rng.magnitude(0..=SYNCS_MAX));
+                self.plan_operator(&mut rng);
+                // What a failed sync left in memory is gone for good with the machine that has it.
+                if rng.coin() {
+                    let at = self.now + OPERATOR_DELAY + rng.magnitude(MS..=OPERATOR_DELAY);
+                    self.queue.push(at, Happening::Crash { with_power: true });
+                }
+            }
+            None => {
+                let with_power = rng.per_mille(faults.power_per_mille);
+                self.crash(with_power);
+            }
+        }
+    }
+
+    /// A fault is counted and told.
+    pub(super) fn strike(&mut self, name: &'static str) {
+        self.faults.count(name);
+        self.trace.step(self.now, Who::World, "FAULT", &[], format_args!("{name}"));
+    }
+
+    /// Somebody sees that the storage failed and ends the process.
+    fn plan_operator(&mut self, rng: &mut Rng) {
+        let at = self.now + rng.magnitude(MS..=OPERATOR_DELAY);
+        self.queue.push(at, Happening::NodeIsKilled { process: self.node.life.process });
+    }
+
+    /// The process dies, or the machine loses its power with whatever runs on it.
+    pub(super) fn machine_fails(&mut self, with_power: bool) {
+        if self.stage != Stage::Stirring {
+            return;
+        }
+        match (self.node.is_running(), with_power) {
+            (true, _) => self.crash(with_power),
+            (false, true) => self.lose_power(),
+            (false, false) => {}
         }
     }
 

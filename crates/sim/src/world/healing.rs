@@ -63,6 +63,7 @@ impl World {
         self.trace.step(self.now, Who::World, "STAGE", &[self.stage as u64], format_args!("{:?}", self.stage));
         self.stage_began = self.now;
         match self.stage {
+            Stage::Settling => self.end_conditions(),
             Stage::Auditing | Stage::AuditingAgain => self.add_auditor(),
             Stage::Restarting => self.stop(),
             _ => {}

@@ -4,6 +4,7 @@
 //! a bound, and an audit that reads everything back, twice: before and after an orderly restart.
 
 mod clients;
+mod conditions;
 mod counts;
 mod faults;
 mod healing;
@@ -17,7 +18,7 @@ mod queue;
 mod shards;
 mod storage;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::disk::SimDisk;
@@ -30,6 +31,7 @@ use crate::telling;
 use crate::time::{MS, SECOND, Time};
 use crate::trace::{Trace, Who};
 
+use conditions::{CONDITIONS, Condition, Slow};
 pub use counts::Counts;
 use healing::Stage;
 use life::Node;
@@ -140,6 +142,9 @@ struct World {
     rng: Rng,
     /// Of the faults: when and how they strike depends on nothing else.
     fault_rng: Rng,
+    /// What is not as it should be at the moment.
+    conditions: BTreeSet<Condition>,
+    slow: Option<Slow>,
     faults: Counts,
     struck: BTreeMap<Source, u32>,
 }
@@ -176,6 +181,8 @@ impl World {
             steps_to_fault: None,
             fault_rng: rng.fork(),
             rng,
+            conditions: BTreeSet::new(),
+            slow: None,
             faults: Counts::default(),
             struck: BTreeMap::new(),
         }
@@ -196,6 +203,7 @@ impl World {
         }
         self.plan_network_fault();
         self.plan_node_fault();
+        CONDITIONS.into_iter().for_each(|condition| self.plan_condition(condition));
         self.queue.push(self.stir(), Happening::PhaseEnds);
     }
 
@@ -222,8 +230,10 @@ impl World {
             }
             Happening::NodeBegins => self.node_begins(),
             Happening::NodeRecovered { process } => self.if_alive(process, Self::node_recovered),
-            Happening::FilesAreTaken { process } => self.if_alive(process, |world| world.disk.refuse_files(false)),
             Happening::NodeIsKilled { process } => self.if_alive(process, |world| world.crash(false)),
+            Happening::Crash { with_power } => self.machine_fails(with_power),
+            Happening::ConditionBegins { condition } => self.condition_begins(condition),
+            Happening::ConditionEnds { condition } => self.condition_ends(condition),
             Happening::StopIsOverdue { process } => self.if_alive(process, Self::stop_is_overdue),
             Happening::NetworkFault => self.network_fault(),
             Happening::NodeFault => self.node_fault(),

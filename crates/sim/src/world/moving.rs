@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use lockgate_engine::{NodeConfig, move_journals, remove_other_journals};
 use lockgate_storage::disk::{Disk, FileOp};
 
 use super::World;
+use super::life::StartError;
 use crate::trace::Who;
 
 /// The file that says which journals count: shards u16, set of journals u32, little endian.
@@ -16,29 +17,31 @@ const MANIFEST_BYTES: usize = 6;
 
 impl World {
     /// Gives the node the journals that count, after moving them if it is to have another number of shards.
-    pub(super) fn follow_shard_count(&mut self, wanted: Option<u16>) -> Result<(), String> {
+    pub(super) fn follow_shard_count(&mut self, wanted: Option<u16>) -> Result<(), StartError> {
         let mut config = (*self.node.config).clone();
         match self.disk.read(MANIFEST, 0, MANIFEST_BYTES) {
             Ok(bytes) => {
-                let (shards, journals) = bytes.split_first_chunk::<2>().ok_or("a manifest without a shard count")?;
-                config.shards = u16::from_le_bytes(*shards);
-                config.journals = u32::from_le_bytes(journals.try_into().map_err(|_| "a manifest that is short")?);
+                let (mut fields, whole) = (&bytes[..], bytes.len() == MANIFEST_BYTES);
+                assert!(whole, "a replaced file is there as a whole");
+                config.shards = fields.get_u16_le();
+                config.journals = fields.get_u32_le();
             }
             Err(error) if error.is_missing() => (config.shards, config.journals) = (self.plan.node.shards, 0),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.into()),
         }
-        remove_other_journals(&self.disk, &config).map_err(|error| error.to_string())?;
+        remove_other_journals(&self.disk, &config)?;
         if let Some(shards) = wanted.filter(|wanted| *wanted != config.shards) {
             let to = NodeConfig { shards, journals: config.journals + 1, ..config.clone() };
             self.faults.count("other shard counts");
-            let moved = move_journals(&self.disk, &config, &to).map_err(|error| error.to_string())?;
+            let moved = move_journals(&self.disk, &config, &to)
+                .map_err(|error| StartError { text: error.to_string(), is_of_the_disk: error.disk().is_some() })?;
             let mut manifest = BytesMut::new();
             manifest.put_u16_le(shards);
             manifest.put_u32_le(to.journals);
             let pieces: Vec<Bytes> = vec![manifest.freeze()];
             let switch = FileOp::Replace { path: MANIFEST.into(), pieces };
-            switch.execute(&self.disk).map_err(|error| error.to_string())?;
-            remove_other_journals(&self.disk, &to).map_err(|error| error.to_string())?;
+            switch.execute(&self.disk)?;
+            remove_other_journals(&self.disk, &to)?;
             self.trace.step(self.now, Who::World, "MOVED", &[], format_args!("to {shards} shards: {moved:?}"));
             config = to;
         }

@@ -7,6 +7,7 @@ use lockgate_engine::{JournalSettings, NodeConfig};
 use lockgate_storage::journal::BLOCK_BYTES;
 use lockgate_wire::{NodeId, Uid};
 
+use super::conditions::{CONDITIONS, Condition};
 use super::link::LinkSpeed;
 use crate::disk::DiskSpeed;
 use crate::history::TopicFacts;
@@ -18,6 +19,10 @@ use crate::time::{MS, SECOND, Time};
 pub(super) const STIR: Time = 60 * SECOND;
 /// Shards of a node at most.
 pub(super) const SHARDS_MAX: u64 = 4;
+/// What a frame limit leaves beside a delivery.
+const FRAME_HEADROOM_BYTES: u32 = 128 << 10;
+/// What a topic with a retention by age keeps: longer than any run, shorter than the jumps of a wall clock.
+const KEEPS_MS: i64 = 3_600_000;
 /// What the journal and frame limits must leave beside a batch.
 const BATCH_HEADROOM_BYTES: u32 = 64 << 10;
 
@@ -44,10 +49,12 @@ pub(super) struct Faults {
     pub(super) power_per_mille: u64,
     /// …and how many are orderly stops…
     pub(super) stop_per_mille: u64,
-    /// …and how many are failing writes.
+    /// …and how many are failing writes…
     pub(super) write_error_per_mille: u64,
-    /// …and how many are phases in which no segment and no checkpoint can be written.
-    pub(super) refused_files_per_mille: u64,
+    /// …and how many are syncs that fail once, of the running process or of the next start.
+    pub(super) sync_error_per_mille: u64,
+    /// Mean time between beginnings of what lasts; without one it never begins.
+    pub(super) conditions_every: BTreeMap<Condition, Time>,
     /// Of a thousand starts, how many are cut off while the disk is read.
     pub(super) cut_recovery_per_mille: u64,
     /// Of a thousand starts, how many are with another number of shards, perhaps.
@@ -92,12 +99,17 @@ impl Plan {
 
 impl Faults {
     fn draw(rng: &mut Rng) -> Self {
+        let conditions_every = CONDITIONS
+            .into_iter()
+            .filter_map(|condition| Some((condition, (*rng.pick(&[None, None, Some(20), Some(8)]))? * SECOND)))
+            .collect();
         Self {
+            conditions_every,
             node_every: *rng.pick(&[None, Some(30 * SECOND), Some(15 * SECOND), Some(8 * SECOND), Some(2 * SECOND)]),
             power_per_mille: *rng.pick(&[0, 200, 500, 900]),
             stop_per_mille: *rng.pick(&[0, 50, 200]),
             write_error_per_mille: *rng.pick(&[0, 0, 50, 200]),
-            refused_files_per_mille: *rng.pick(&[0, 300, 600]),
+            sync_error_per_mille: *rng.pick(&[0, 0, 100, 400]),
             cut_recovery_per_mille: *rng.pick(&[0, 100, 400]),
             network_every: *rng.pick(&[None, Some(10 * SECOND), Some(2 * SECOND), Some(SECOND / 2)]),
             by_steps_per_mille: *rng.pick(&[0, 200, 600]),
@@ -118,12 +130,15 @@ fn draw_limits(rng: &mut Rng) -> Limits {
         return limits;
     }
     limits.unanswered_requests = rng.magnitude(2..=50) as u32;
-    limits.unanswered_bytes = rng.magnitude(300_000..=2_000_000);
+    limits.unanswered_bytes = rng.magnitude(100_000..=2_000_000);
     limits.publish_bytes_per_shard = rng.magnitude(200_000..=1_000_000);
     limits.mesh_requests = rng.magnitude(2..=64) as u32;
     limits.tail_bytes_per_shard = rng.magnitude(1_000..=4_000_000);
     limits.unflushed_bytes_per_partition = rng.magnitude(2 << 20..=8 << 20);
     limits.delivery_bytes = rng.magnitude(1_000..=1 << 20) as u32;
+    // Small enough for its part in the other bounds to hide nothing, and large enough for every batch and delivery.
+    limits.max_frame_bytes =
+        (rng.magnitude(192 << 10..=1 << 20) as u32).max(limits.delivery_bytes + FRAME_HEADROOM_BYTES);
     limits
 }
 
@@ -134,6 +149,10 @@ fn draw_topic(number: u64, max_batch_bytes: u32, rng: &mut Rng) -> TopicPlan {
         settings.insert("fsync".to_owned(), format!("interval({}ms)", interval / MS));
     }
     let trims = rng.per_mille(200);
+    let keeps_ms = (!trims && rng.per_mille(200)).then_some(KEEPS_MS);
+    if keeps_ms.is_some() {
+        settings.insert("retention_ms".to_owned(), format!("{KEEPS_MS}ms"));
+    }
     if trims {
         settings.insert("retention_bytes".to_owned(), "1MiB".to_owned());
     }
@@ -147,7 +166,7 @@ fn draw_topic(number: u64, max_batch_bytes: u32, rng: &mut Rng) -> TopicPlan {
     let partitions = rng.within(1..=4) as u32;
     TopicPlan {
         name: format!("steady-{number}"),
-        facts: TopicFacts { partitions, interval, trims },
+        facts: TopicFacts { partitions, interval, trims: trims || keeps_ms.is_some(), keeps_ms },
         settings,
         max_batch_bytes,
         append_time,

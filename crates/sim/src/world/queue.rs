@@ -7,6 +7,7 @@ use lockgate_engine::Lane;
 
 use lockgate_storage::journal::JournalKind;
 
+use super::conditions::Condition;
 use crate::time::Time;
 
 /// A process of the node, by its number; what belongs to an earlier one no longer happens.
@@ -54,10 +55,14 @@ pub(super) enum Happening {
     NodeBegins,
     /// The process has read its disk and starts its shards.
     NodeRecovered { process: Process },
-    /// Files other than journals can be written again.
-    FilesAreTaken { process: Process },
     /// An operator ends a process that is of no more use.
     NodeIsKilled { process: Process },
+    /// Whatever process there is dies, or the machine loses its power.
+    Crash { with_power: bool },
+    /// Something that lasts begins.
+    ConditionBegins { condition: Condition },
+    /// It ends, unless it has ended before.
+    ConditionEnds { condition: Condition },
     /// An orderly stop took too long.
     StopIsOverdue { process: Process },
     /// A fault of the network or of a client strikes.

@@ -21,8 +21,6 @@ const ROUND_MAX: u64 = 64;
 const FRAMES_MAX: u64 = 16;
 /// A deadline that stays in the past is a loop; so many ticks for one deadline are enough to tell.
 const TICKS_PER_DEADLINE_MAX: u32 = 1000;
-/// Bounds are looked at every so many rounds.
-const ROUNDS_PER_LOOK: u64 = 16;
 
 /// A shard of the running process and what is around it.
 pub(super) struct Slot {
@@ -45,7 +43,7 @@ pub(super) struct Slot {
     tick_at: Time,
     /// The last deadline that a tick was for, and how many were.
     ticks: (Time, u32),
-    rounds: u64,
+    gone: bounds_hold::Gone,
 }
 
 impl Slot {
@@ -66,7 +64,7 @@ impl Slot {
             busy_until: 0,
             tick_at: Time::MAX,
             ticks: (0, 0),
-            rounds: 0,
+            gone: bounds_hold::Gone::default(),
         }
     }
 }
@@ -109,17 +107,13 @@ impl World {
         }
         let slot = &mut self.node.shards[shard];
         slot.shard.finish_round(now, &mut outputs);
-        slot.rounds += 1;
         slot.busy_until = self.now + 1 + self.rng.below(2 * self.plan.round);
-        let looks = slot.rounds.is_multiple_of(ROUNDS_PER_LOOK);
         self.carry_out(shard, outputs);
         if !self.node.is_running() {
             return;
         }
         self.plan_tick(shard);
-        if looks {
-            self.look_at_bounds(shard);
-        }
+        self.look_at_bounds(shard);
         let slot = &self.node.shards[shard];
         if !slot.inbox.is_empty() || !slot.readable.is_empty() {
             self.plan_round(shard);
@@ -212,7 +206,8 @@ impl World {
 
     fn look_at_bounds(&mut self, shard: usize) {
         let slot = &mut self.node.shards[shard];
-        let verdict = bounds_hold::check(&slot.shard.metrics(), &self.node.config);
+        let connections: Vec<_> = slot.shard.connections().collect();
+        let verdict = bounds_hold::check(&slot.shard.metrics(), &connections, &mut slot.gone, &self.node.config);
         if let Err(text) = verdict {
             self.report(bounds_hold::NAME, format!("shard {shard}: {text}"));
         }

@@ -34,7 +34,8 @@ enum UnderWay {
 impl World {
     pub(super) fn start_journal_write(&mut self, shard: usize, write: JournalWrite) {
         let journal = write.kind;
-        let at = self.now + self.plan.disk.journal(write.sync || write.open.is_some(), &mut self.rng);
+        let usual = self.plan.disk.journal(write.sync || write.open.is_some(), &mut self.rng);
+        let at = self.now + self.slowed(usual);
         if self.node.shards[shard].journal_writes.insert(journal, write).is_some() {
             return self.report(
                 "one_journal_write_at_a_time",
@@ -63,7 +64,8 @@ impl World {
 
     fn plan_file(&mut self, shard: usize, lane: Lane) {
         if let Some(task) = self.node.shards[shard].lanes.get(&lane).and_then(VecDeque::front) {
-            let at = self.now + self.plan.disk.file(&task.op, &mut self.rng);
+            let usual = self.plan.disk.file(&task.op, &mut self.rng);
+            let at = self.now + self.slowed(usual);
             self.queue.push(at, Happening::FileEnds { process: self.node.life.process, shard, lane });
         }
     }
@@ -107,7 +109,8 @@ impl World {
     }
 
     pub(super) fn start_read(&mut self, shard: usize, task: FileTask) {
-        let (at, token) = (self.now + self.plan.disk.file(&task.op, &mut self.rng), task.token.0);
+        let (usual, token) = (self.plan.disk.file(&task.op, &mut self.rng), task.token.0);
+        let at = self.now + self.slowed(usual);
         self.node.shards[shard].reads.insert(token, task);
         self.queue.push(at, Happening::ReadEnds { process: self.node.life.process, shard, token });
     }

@@ -31,6 +31,9 @@ pub struct OpenReport {
     pub cut: Option<Cut>,
     /// Files that were removed: behind a cut or hole, below the start, or left by a write that did not end.
     pub removed: Vec<Path>,
+    /// The disk had no room for the directory of a log that has nothing yet: to be carried out before anything else that
+    /// is planned here.
+    pub make: Vec<FileOp>,
 }
 
 impl OpenReport {
@@ -81,7 +84,7 @@ struct Scan {
 }
 
 impl Segments {
-    /// Opens a partition's segments, making the directory if it is missing.
+    /// Opens a partition's segments, making the directory if it is missing; on a full disk that is left to be done.
     ///
     /// Sealed segments are trusted without a scan. The others are scanned; at the first bad frame or missing segment the
     /// log ends, and the rest is removed: it is in the journal still, and the caller puts it back (and checks that it can:
@@ -98,6 +101,16 @@ impl Segments {
         at_most: Option<LogIndex>,
     ) -> Result<(Self, OpenReport), SegmentError> {
         let files = Files::list(disk, &config.directory)?;
+        if files.is_of_nothing() {
+            let make = make(&config.directory);
+            match make.iter().try_for_each(|op| op.execute(disk).map(drop)) {
+                Err(error) if error.is_full() => {
+                    let report = OpenReport { make, ..OpenReport::default() };
+                    return Ok((Self::with(config, LogPoint::default(), VecDeque::new()), report));
+                }
+                made => made?,
+            }
+        }
         // A process may have died between a rename and the sync of its directory: what is seen here has to last.
         disk.sync_directory(&config.directory)?;
         let start = open_start(disk, &config.directory, &files)?;
@@ -114,10 +127,8 @@ impl Segments {
     /// # Panics
     /// As [`Segments::open`].
     pub fn create(config: SegmentConfig) -> (Self, Vec<FileOp>) {
-        let path = config.directory.clone();
-        let start = LogPoint::default();
-        let ops = vec![FileOp::CreateDirectory { path: path.clone() }, start::replace(&path, start)];
-        (Self::with(config, start, VecDeque::new()), ops)
+        let ops = make(&config.directory);
+        (Self::with(config, LogPoint::default(), VecDeque::new()), ops)
     }
 
     fn with(config: SegmentConfig, start: LogPoint, found: VecDeque<Segment>) -> Self {
@@ -146,9 +157,6 @@ impl Segments {
 /// The place up to which a partition's log is in sealed segments, or durably removed. Reads seals only; what it finds
 /// wrong, it leaves to [`Segments::open`] to name.
 pub fn sealed_end(disk: &dyn Disk, directory: &Path) -> Result<LogPoint, SegmentError> {
-    if disk.list(directory).is_err_and(|error| error.is_missing()) {
-        return Ok(LogPoint::default());
-    }
     let files = Files::list(disk, directory)?;
     let start = open_start(disk, directory, &files)?;
     let sealed = find_sealed(disk, directory, &files, start, &mut OpenReport::default())?;
@@ -162,14 +170,17 @@ pub fn sealed_end(disk: &dyn Disk, directory: &Path) -> Result<LogPoint, Segment
     Ok(end)
 }
 
+/// What makes the directory of a log that has nothing yet.
+fn make(directory: &Path) -> Vec<FileOp> {
+    vec![FileOp::CreateDirectory { path: directory.clone() }, start::replace(directory, LogPoint::default())]
+}
+
 impl Files {
+    /// The files of a directory; one that is not there has none.
     fn list(disk: &dyn Disk, directory: &str) -> Result<Self, SegmentError> {
         let mut files = Self::default();
         let entries = match disk.list(directory) {
-            Err(error) if error.is_missing() => {
-                disk.create_directory(directory)?;
-                return Ok(files);
-            }
+            Err(error) if error.is_missing() => return Ok(files),
             entries => entries?,
         };
         for entry in entries.into_iter().filter(|entry| !entry.is_directory) {
@@ -186,6 +197,11 @@ impl Files {
         }
         Ok(files)
     }
+
+    /// Whether the log was never begun, or nobody lived to write down where.
+    fn is_of_nothing(&self) -> bool {
+        !self.has_start && self.logs.is_empty()
+    }
 }
 
 /// The base offset in a file's name that ends so.
@@ -195,14 +211,13 @@ pub(super) fn base_of(name: &str, end: &str) -> Option<Offset> {
     plain.then(|| digits.parse().ok().map(Offset)).flatten()
 }
 
-/// Where the log begins; written down first in a new directory.
+/// Where the log begins.
 fn open_start(disk: &dyn Disk, directory: &str, files: &Files) -> Result<LogPoint, SegmentError> {
     let path = start::path(directory);
+    if files.is_of_nothing() {
+        return Ok(LogPoint::default());
+    }
     if !files.has_start {
-        if files.logs.is_empty() {
-            start::replace(directory, LogPoint::default()).execute(disk)?;
-            return Ok(LogPoint::default());
-        }
         return Err(SegmentError::Damaged { path, position: 0, reason: "it is missing, but there are segments" });
     }
     let bytes = disk.read(&path, 0, start::BYTES + 1)?;
@@ -234,6 +249,8 @@ fn find(
         let (segment, fault) = match sealed.remove(&base) {
             Some(segment) => (segment, None),
             None => {
+                // Its sync may have failed in an earlier process: what is believed here is sealed one day.
+                disk.forget_cached(&path)?;
                 let scan = scan(disk, config, &path, file_bytes, (end, at_most))?;
                 report.scanned += 1;
                 report.scanned_bytes += scan.segment.bytes;

@@ -51,12 +51,13 @@ pub(super) struct Inventory {
 
 pub(super) fn take(disk: &dyn Disk, config: &JournalConfig) -> Result<Inventory, RecoveryError> {
     let entries = match disk.list(&config.directory) {
-        Err(error) if error.is_missing() => {
-            disk.create_directory(&config.directory)?;
-            Vec::new()
-        }
+        Err(error) if error.is_missing() => Vec::new(),
         other => other?,
     };
+    if entries.is_empty() {
+        // One that is there may have been made by a process that did not live to sync its name.
+        disk.create_directory(&config.directory)?;
+    }
     let mut named = Vec::new();
     let mut free = Vec::new();
     for entry in entries.iter().filter(|entry| !entry.is_directory) {

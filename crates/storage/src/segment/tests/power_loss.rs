@@ -14,6 +14,17 @@ use crate::disk::{DiskResult, Entry, parent};
 struct File {
     live: Vec<u8>,
     synced: Vec<u8>,
+    /// What a failed sync left in memory alone: no later one saves it.
+    given_up: std::ops::Range<usize>,
+}
+
+impl File {
+    fn sync(&mut self) {
+        let before = std::mem::replace(&mut self.synced, self.live.clone());
+        for at in self.given_up.clone().filter(|at| *at < self.live.len()) {
+            self.synced[at] = before.get(at).copied().unwrap_or(0);
+        }
+    }
 }
 
 /// A disk of one directory that fails every call once its fuse has burnt down.
@@ -23,6 +34,8 @@ struct FailingDisk {
     live_names: RefCell<BTreeMap<String, usize>>,
     synced_names: RefCell<BTreeMap<String, usize>>,
     fuse: Cell<Option<u32>>,
+    /// The next sync of a file fails, as Linux has it: its pages count as clean from then on.
+    fails_next_sync: Cell<bool>,
 }
 
 impl FailingDisk {
@@ -69,6 +82,7 @@ impl FailingDisk {
                 file.live = file.synced.clone();
             }
             file.synced = file.live.clone();
+            file.given_up = 0..0;
         }
     }
 }
@@ -115,7 +129,18 @@ impl Disk for FailingDisk {
     fn sync(&self, path: &str) -> DiskResult<()> {
         let file = self.find(path)?;
         let file = &mut self.files.borrow_mut()[file];
-        file.synced = file.live.clone();
+        if self.fails_next_sync.take() {
+            file.given_up = file.synced.len()..file.live.len();
+            return Err(DiskError { stage: "sync", path: path.into(), errno: 5, message: "input/output error".into() });
+        }
+        file.sync();
+        Ok(())
+    }
+    fn forget_cached(&self, path: &str) -> DiskResult<()> {
+        self.sync(path)?;
+        let file = self.find(path)?;
+        let file = &mut self.files.borrow_mut()[file];
+        file.live = file.synced.clone();
         Ok(())
     }
     fn rename(&self, from: &str, to: &str) -> DiskResult<()> {
@@ -142,6 +167,35 @@ impl Disk for FailingDisk {
         *self.synced_names.borrow_mut() = self.live_names.borrow().clone();
         Ok(())
     }
+}
+
+#[test]
+fn what_a_failed_sync_left_in_memory_alone_is_not_taken_for_durable_by_the_next_process() {
+    let mut log = Log::open(FailingDisk::default(), config(1200, 300));
+    for _ in 0..3 {
+        log.push(1, 500, 1);
+    }
+    let seal = log.segments.next_seal().unwrap();
+    log.disk.fails_next_sync.set(true);
+    let error = seal[0].execute(&log.disk).unwrap_err();
+    log.segments.sealed(Err(&error));
+    assert_eq!(log.segments.next_seal(), None, "a sync that succeeds now would prove nothing");
+    // The process is killed; the next one gets what is missing from the journal, and seals.
+    let (segments, _) = Segments::open(&log.disk, log.config.clone(), None).unwrap();
+    log.segments = segments;
+    let end = log.segments.end_offset();
+    for next in log.appended.clone().into_iter().filter(|batch| batch.base_offset >= end) {
+        let ops = log.segments.append(&[next]);
+        log.run(&ops);
+        log.segments.written(log.segments.end_offset());
+    }
+    log.seal_all();
+    assert_eq!(log.segments.synced_end().offset, Offset(2));
+    log.disk.restore(|| 1);
+    let (segments, _) = Segments::open(&log.disk, log.config.clone(), None).unwrap();
+    log.segments = segments;
+    assert!(log.segments.end_offset() >= Offset(2), "what was sealed survives");
+    log.assert_whole();
 }
 
 #[derive(Clone, Debug)]
