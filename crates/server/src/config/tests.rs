@@ -59,14 +59,13 @@ fn flags_beat_the_environment_which_beats_the_file() {
 
 #[test]
 fn all_errors_come_at_once_with_file_and_line_and_what_is_allowed() {
-    let file =
-        "listen = \"here\"\n\n[journal]\nfile_bytes = 5000\nmax_writes = 3\n[shards]\ncount = 0\n[log]\nlevel = true\n";
+    let file = "listen = \"here\"\n\n[journal]\nfile_bytes = 5000\nmax_write_byte = 3\n[shards]\ncount = 0\n[log]\nlevel = true\n";
     assert_eq!(
         refusals(file, &[("LOCKGATE_NODE_ID", "0")], &[("shutdown.drain_timeout", "0s")]),
         [
             "lockgate.toml:1: listen: \"here\" is not allowed: an IP address and a port, like 127.0.0.1:7400 or [::1]:7400",
             "lockgate.toml:4: journal.file_bytes: \"5000\" is not allowed: bytes from 8MiB to 4GiB, a multiple of 4KiB, like 64KiB or 4MiB",
-            "lockgate.toml:5: journal.max_writes: there is no such setting; did you mean journal.max_write_bytes?",
+            "lockgate.toml:5: journal.max_write_byte: there is no such setting; did you mean journal.max_write_bytes?",
             "lockgate.toml:7: shards.count: \"0\" is not allowed: a whole number from 1 to 256",
             "lockgate.toml:9: log.level: a boolean is no value of any setting: write a text or a whole number",
             "LOCKGATE_NODE_ID: node.id: \"0\" is not allowed: a whole number from 1 to 4294967295",
@@ -116,6 +115,9 @@ fn relations_between_settings_are_checked_at_their_boundaries() {
     };
     assert!(with_write(write).is_ok());
     assert_eq!(with_write(write + 4096).unwrap_err().len(), 1);
+    assert!(Config::load(&sources("", &[("LOCKGATE_JOURNAL_MAX_BYTES", "256MiB")], &[])).is_ok());
+    let three_files = refusals("", &[("LOCKGATE_JOURNAL_MAX_BYTES", "255MiB")], &[]);
+    assert!(three_files.len() == 1 && three_files[0].contains("cannot have 4 files"), "{three_files:?}");
     assert_eq!(refusals("", &[("LOCKGATE_LIMITS_UNANSWERED_BYTES", "4MiB")], &[]).len(), 1);
     assert_eq!(refusals("", &[("LOCKGATE_ADMIN_LISTEN", "127.0.0.1:7400")], &[]).len(), 1);
 }

@@ -106,6 +106,11 @@ impl Story {
     fn disk(&mut self, line: &Line) {
         match line.words[..] {
             ["disk", "fails", "sync", "of", path] => self.node().disk.fail("sync", path, EIO),
+            ["disk", "fails", "write", "of", path] => self.node().disk.fail("write", path, EIO),
+            ["journal", "freed", files] => {
+                let freed = self.node().metrics(0).journal.files_freed;
+                assert!(freed >= files.parse().expect("a number"), "{freed} files were freed");
+            }
             ["disk", "full"] => self.node().disk.fail("grow", "", DiskError::ENOSPC),
             ["disk", "heals"] => self.node().disk.heal(),
             ["journal", "copied"] => self.copy = Some(self.node().disk.copy()),
@@ -147,6 +152,9 @@ fn start(line: &Line) -> Node {
     config.limits.unanswered_requests = line.option("unanswered", config.limits.unanswered_requests);
     config.journal.file_bytes = line.option("journal_file", config.journal.file_bytes);
     config.journal.max_write_bytes = config.journal.max_write_bytes.min(config.journal.file_bytes as u32 / 2);
+    if let Some(files) = line.options.get("journal_files") {
+        config.journal.max_bytes = config.journal.file_bytes * files.parse::<u64>().expect("a number");
+    }
     Node::start(FaultyDisk::default(), config)
 }
 
