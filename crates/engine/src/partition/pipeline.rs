@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use lockgate_catalog::settings::Timestamps;
 use lockgate_consensus::ProposeError;
-use lockgate_storage::journal::JournalKind;
+use lockgate_storage::journal::{JournalKind, Purpose};
 use lockgate_wire::batch::{BatchHeader, rewrite_append_time};
 use lockgate_wire::proto::{Ack, PublishOk};
 use lockgate_wire::{Error, ErrorKind, GroupId, LogIndex, Offset, Term, WallMs};
@@ -120,7 +120,8 @@ impl Pipeline {
     ) -> Result<(), ProposeError> {
         // Half a write of the journal leaves room for everything that goes with an entry.
         let shared_bytes = SHARED_ENTRY_BYTES.min(core.node.journal.max_write_bytes as usize / 2);
-        while self.has_waiting() {
+        // What a journal at its bound takes beyond it is one entry at most: the reserve has room for that.
+        while self.has_waiting() && core.room_refusal(journal, Purpose::Publish).is_none() {
             let take = self.together(shared_bytes);
             let append_time = clock.stamp(core.now);
             if timestamps == Timestamps::Append {
