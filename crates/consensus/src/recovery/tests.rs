@@ -229,6 +229,25 @@ fn two_living_replicas_of_a_group_are_damage() {
 }
 
 #[test]
+fn what_was_freed_in_one_journal_alone_is_no_hole_below_the_base_and_is_one_above_it() {
+    let base = |index| {
+        let base = Base { index: LogIndex(index), term: Term(2), next_offset: lockgate_wire::Offset(0) };
+        (Synced, (RecordKind::CheckpointMark, record::encode_base(base)))
+    };
+    // Entries 4 and 5 were in a file of the buffered journal that is gone.
+    let start =
+        [(Synced, bootstrap()), (Synced, hard_state(2, 3, 1)), (Synced, own(2, 2, "a")), (Synced, own(3, 2, "b"))];
+    let rest = [(Synced, own(6, 2, "e"))];
+    let with_base = |index| fold([&start[..], &[base(index)], &rest].concat());
+    let group = with_base(5).unwrap().remove(0);
+    assert_eq!(group.entries, [entry(6, 2, "e")]);
+    assert_eq!(with_base(4), Err(ConsensusError::Hole { group: GROUP, after: LogIndex(3), next: LogIndex(6) }));
+    // Behind a base, the log ends there if nothing else is left of it.
+    let group = fold([&start[..], &[base(5)]].concat()).unwrap().remove(0);
+    assert_eq!((group.entries.len(), group.last_index()), (0, LogIndex(5)));
+}
+
+#[test]
 fn a_newer_configuration_replaces_the_bootstraps() {
     let newer = Configuration { learners: vec![ReplicaId(8)], ..Configuration::sole(REPLICA) };
     let mut body = 5u64.to_le_bytes().to_vec();
