@@ -83,7 +83,7 @@ impl Partition {
         state: State,
     ) -> Self {
         let log = Log::new(segments);
-        let clock = AppendClock::after(log.last_append_time());
+        let clock = AppendClock::after(log.last_append_time().max(state.append_time));
         Self {
             id,
             group,
@@ -122,7 +122,7 @@ impl Partition {
             return;
         }
         self.pipeline.lead_from(self.log.end());
-        self.clock = AppendClock::after(self.log.last_append_time());
+        self.clock = AppendClock::after(self.log.last_append_time().max(self.state.append_time));
         self.phase = Phase::Serving(term);
     }
 
@@ -258,6 +258,7 @@ impl Partition {
             return Err(format!("it begins at offset {base_offset}, the log ends at {}", self.state.next_offset));
         }
         self.state.next_offset = base_offset.plus(u64::from(stamp.count));
+        self.state.append_time = self.state.append_time.max(append_time);
         let header = BatchHeader::parse(batch).map_err(|error| error.to_string())?;
         if let Some(producer) = header.producer() {
             let (first, last) = (producer.base_sequence, header.last_sequence());

@@ -19,6 +19,8 @@ pub(crate) struct State {
     /// The last entry that is in this state.
     pub(crate) index: LogIndex,
     pub(crate) term: Term,
+    /// The latest append time that is in this state, also of what retention has removed.
+    pub(crate) append_time: WallMs,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -27,6 +29,8 @@ struct Chunk {
     producers: Vec<ProducerItem>,
     #[prost(message, repeated, tag = "2")]
     cursors: Vec<CursorItem>,
+    #[prost(int64, tag = "3")]
+    append_time_ms: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -66,19 +70,19 @@ struct CursorItem {
 impl State {
     /// The state in chunks for a checkpoint, each within a checkpoint's bound.
     pub(crate) fn chunks(&self) -> Vec<Bytes> {
-        let producers =
-            self.producers.applied().map(|(id, p)| Chunk { producers: vec![producer_item(*id, p)], cursors: vec![] });
-        let cursors = self.cursors.iter().map(|(name, position)| Chunk {
-            producers: vec![],
-            cursors: vec![CursorItem {
-                name: name.clone(),
-                offset: position.offset.0,
-                committed_ms: position.committed.0,
-            }],
+        let producers = self
+            .producers
+            .applied()
+            .map(|(id, p)| Chunk { producers: vec![producer_item(*id, p)], ..Chunk::default() });
+        let cursors = self.cursors.iter().map(|(name, position)| {
+            let (offset, committed_ms) = (position.offset.0, position.committed.0);
+            let cursors = vec![CursorItem { name: name.clone(), offset, committed_ms }];
+            Chunk { cursors, ..Chunk::default() }
         });
+        let clock = Chunk { append_time_ms: self.append_time.0, ..Chunk::default() };
         let mut chunks: Vec<Bytes> = Vec::new();
         let mut collected = Vec::new();
-        for item in producers.chain(cursors) {
+        for item in producers.chain(cursors).chain([clock]) {
             // The encodings of two messages, one after the other, are the encoding of the two merged.
             if collected.len() + item.encoded_len() > MAX_CHUNK_BYTES {
                 chunks.push(std::mem::take(&mut collected).into());
@@ -97,6 +101,7 @@ impl State {
         let mut state = Self { index, term, next_offset, ..Self::default() };
         for chunk in chunks {
             let chunk = Chunk::decode(chunk.clone()).ok()?;
+            state.append_time = state.append_time.max(WallMs(chunk.append_time_ms));
             for item in chunk.producers {
                 let epoch = i16::try_from(item.epoch).ok()?;
                 let batches = item.batches.into_iter().map(remembered).collect();

@@ -25,6 +25,7 @@ enum Done {
     Flushed,
     LogsSynced,
     Sealed,
+    StartMoved,
     Expired,
     Checkpointed(LogIndex),
     Removed,
@@ -151,6 +152,10 @@ impl Partition {
                     self.upkeep.rolled = Some((MonoTime::default(), self.durable_after(core)));
                 }
             }
+            Done::StartMoved => {
+                let removal = self.log.segments.started();
+                self.upkeep.background.plan(vec![removal], Done::Expired);
+            }
             Done::Expired => self.log.segments.expired(),
             Done::Checkpointed(index) => self.checkpointed(core, index),
         }
@@ -223,10 +228,9 @@ impl Partition {
         let durable = self.durable_offset(core);
         // By the log's clock, as the append times are: a jump of the node's makes nothing old.
         let now = self.clock.stamp(core.now);
-        let ops = self.log.segments.expire(now, &policy, Some(durable));
-        if !ops.is_empty() {
+        if let Some(start) = self.log.segments.expire(now, &policy, Some(durable)) {
             core.metrics.segments_expired += 1;
-            self.upkeep.background.plan(ops, Done::Expired);
+            self.upkeep.background.plan(vec![start], Done::StartMoved);
         }
     }
 

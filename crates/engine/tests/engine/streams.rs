@@ -1,5 +1,6 @@
 //! Streams through the one door: publish, read, restart.
 
+use lockgate_storage::disk::DiskError;
 use lockgate_wire::proto;
 
 use crate::support::{Node, batch, publish, records};
@@ -125,4 +126,46 @@ fn a_jump_of_the_wall_clock_makes_nothing_old() {
     node.advance(60_000);
     assert_eq!(node.read_all(c, topic, 0, 0).len(), 201);
     assert_eq!(node.metrics(0).segments_expired, 0);
+}
+
+#[test]
+fn append_times_go_on_after_everything_expired_and_the_clock_fell() {
+    let mut node = Node::new(1);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 1, &[("retention_ms", "60s")]);
+    let before = node.publish(c, topic, 0, batch(&["a"])).unwrap().append_time_ms;
+    for _ in 0..30 {
+        node.advance(5_000);
+    }
+    assert!(node.metrics(0).segments_expired > 0);
+    assert_eq!(node.read_all(c, topic, 0, 0), []);
+    node.stop();
+    node.now.wall.0 -= 3_600_000;
+    let mut node = node.crash();
+    let c = node.connect(0);
+    assert!(node.publish(c, topic, 0, batch(&["b"])).unwrap().append_time_ms >= before);
+}
+
+#[test]
+fn nobody_is_told_of_a_start_that_a_crash_could_take_back() {
+    let mut node = Node::new(1);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 1, &[("retention_ms", "60s")]);
+    node.publish(c, topic, 0, batch(&["a"])).unwrap();
+    node.advance(5_000);
+    node.disk.fail("write", "/start", DiskError::ENOSPC);
+    for _ in 0..30 {
+        node.advance(5_000);
+    }
+    assert!(node.metrics(0).segments_expired > 0, "the start was to move");
+    assert_eq!(node.read_all(c, topic, 0, 0), [(0, "a".into())]);
+    // What comes meanwhile is not removed with it.
+    assert_eq!(node.publish(c, topic, 0, batch(&["b"])).unwrap().base_offset, 1);
+    node.advance(5_000);
+    node.disk.heal();
+    node.advance(5_000);
+    assert_eq!(node.read_all(c, topic, 0, 1), [(1, "b".into())]);
+    let mut node = node.crash();
+    let c = node.connect(0);
+    assert_eq!(node.read_all(c, topic, 0, 1), [(1, "b".into())]);
 }

@@ -67,7 +67,7 @@ impl Segments {
     fn needs_new_segment(&self, batch: &StoredBatch) -> bool {
         self.segments.back().is_none_or(|last| {
             let full = last.bytes.saturating_add(frame_bytes(batch)) > self.config.segment_bytes;
-            last.sealed || full && last.last_index != batch.index
+            last.sealed || self.is_going(last) || full && last.last_index != batch.index
         })
     }
 }

@@ -158,8 +158,10 @@ pub struct Segments {
 enum Maintenance {
     /// The segment with this base is being sealed.
     Seal(Offset),
-    /// The start is moving, files are being removed.
-    Expire,
+    /// The start moves here.
+    Start(LogPoint),
+    /// Files before the start are being removed.
+    Removal,
 }
 
 impl Segments {

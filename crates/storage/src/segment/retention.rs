@@ -1,6 +1,6 @@
-//! Retention: whole segments go from the front. Also the new beginning after a snapshot.
+//! Retention: whole segments go from the front.
 //!
-//! The new start is durable before a file is removed. The order of the removals is then free: what a crash leaves lies
+//! The new start is durable before anybody is told of it, and before a file is removed. The order of the removals is then free: what a crash leaves lies
 //! below the start, and the next open removes it. It also frees retention from sealing: a segment that was never synced
 //! may go, since no recovery looks for it.
 
@@ -8,7 +8,7 @@ use lockgate_wire::{Offset, WallMs};
 
 use super::read::Position;
 use super::summary::Segment;
-use super::{LogPoint, Maintenance, Segments, index_path, log_path, start};
+use super::{Maintenance, Segments, index_path, log_path, start};
 use crate::disk::{FileOp, Path};
 
 /// How long records are kept. `None` is without bound.
@@ -22,17 +22,17 @@ pub struct Retention {
 }
 
 impl Segments {
-    /// Plans to remove the segments that `policy` lets go, none with offsets from `keep_from` on. To be answered by
-    /// [`Segments::expired`]; the start moves at once. Nothing while another seal or removal is in flight.
+    /// Plans to move the start over the segments that `policy` lets go, none with offsets from `keep_from` on. To be
+    /// answered by [`Segments::started`]. Nothing while another seal or removal is in flight.
     ///
     /// The last segment goes by age too; the log is then empty and goes on at its end.
-    pub fn expire(&mut self, now: WallMs, policy: &Retention, keep_from: Option<Offset>) -> Vec<FileOp> {
+    pub fn expire(&mut self, now: WallMs, policy: &Retention, keep_from: Option<Offset>) -> Option<FileOp> {
         if self.in_flight.is_some() {
-            return Vec::new();
+            return None;
         }
         let mut kept_bytes = self.size_bytes();
-        let mut gone = 0;
-        for segment in &self.segments {
+        let mut start = None;
+        for (gone, segment) in self.segments.iter().enumerate() {
             kept_bytes -= segment.bytes;
             let needed = keep_from.is_some_and(|offset| segment.end > offset);
             let in_writing = self.written_bytes(segment) < segment.bytes;
@@ -41,26 +41,31 @@ impl Segments {
             if needed || in_writing || !(too_old || too_much) {
                 break;
             }
-            gone += 1;
+            start = Some(segment.end());
         }
-        let removed: Vec<Segment> = self.segments.drain(..gone).collect();
-        match removed.last() {
-            Some(last) => self.begin_at(last.end(), &removed),
-            None => Vec::new(),
-        }
+        let start = start?;
+        self.in_flight = Some(Maintenance::Start(start));
+        Some(start::replace(&self.config.directory, start))
     }
 
-    /// Plans to drop everything and begin at `start`, the place of an installed snapshot. To be answered by
-    /// [`Segments::expired`].
+    /// Says that the new start is durable: the log begins there now. Gives the removal of what lies before it, to be
+    /// answered by [`Segments::expired`].
     ///
     /// # Panics
-    /// If `start` is before the end (what lies there is no older log then, and would be taken for one after a crash), or
-    /// anything is in flight.
-    pub fn reset(&mut self, start: LogPoint) -> Vec<FileOp> {
-        assert!(start.offset >= self.end_offset(), "a snapshot at {start:?} is behind the log's end {:?}", self.end());
-        assert!(self.in_flight.is_none() && self.unwritten.is_empty(), "a reset while plans are in flight");
-        let removed: Vec<Segment> = self.segments.drain(..).collect();
-        self.begin_at(start, &removed)
+    /// If no start is in flight.
+    pub fn started(&mut self) -> FileOp {
+        let Some(Maintenance::Start(start)) = self.in_flight.take() else { panic!("no start is in flight") };
+        self.start = start;
+        let gone = self.segments.iter().take_while(|segment| segment.end <= start.offset).count();
+        let removed: Vec<Segment> = self.segments.drain(..gone).collect();
+        if self.written.offset <= start.offset {
+            self.written = Position::first(start.offset);
+        }
+        self.in_flight = Some(Maintenance::Removal);
+        let directory = &self.config.directory;
+        let files = |segment: &Segment| [log_path(directory, segment.base), index_path(directory, segment.base)];
+        let paths: Vec<Path> = removed.iter().flat_map(files).collect();
+        FileOp::Remove { paths }
     }
 
     /// Says that the removal was carried out. One that failed may be repeated as it is.
@@ -68,23 +73,16 @@ impl Segments {
     /// # Panics
     /// If no removal is in flight.
     pub fn expired(&mut self) {
-        assert_eq!(self.in_flight.take(), Some(Maintenance::Expire), "no removal is in flight");
+        assert_eq!(self.in_flight.take(), Some(Maintenance::Removal), "no removal is in flight");
         if self.synced.offset < self.start.offset {
             self.synced = self.start;
         }
         self.advance_synced();
     }
 
-    fn begin_at(&mut self, start: LogPoint, removed: &[Segment]) -> Vec<FileOp> {
-        self.start = start;
-        if self.segments.is_empty() {
-            self.written = Position::first(start.offset);
-        }
-        self.in_flight = Some(Maintenance::Expire);
-        let directory = &self.config.directory;
-        let files = |segment: &Segment| [log_path(directory, segment.base), index_path(directory, segment.base)];
-        let paths: Vec<Path> = removed.iter().flat_map(files).collect();
-        vec![start::replace(directory, start), FileOp::Remove { paths }]
+    /// Whether a segment goes as soon as the new start is durable: nothing may be appended to it.
+    pub(super) fn is_going(&self, segment: &Segment) -> bool {
+        matches!(self.in_flight, Some(Maintenance::Start(start)) if segment.end <= start.offset)
     }
 }
 

@@ -106,9 +106,10 @@ impl<D: Disk> Log<D> {
     }
 
     fn expire(&mut self, now: WallMs, policy: &Retention, keep_from: Option<Offset>) {
-        let ops = self.segments.expire(now, policy, keep_from);
-        if !ops.is_empty() {
-            self.run(&ops);
+        if let Some(start) = self.segments.expire(now, policy, keep_from) {
+            self.run(&[start]);
+            let removal = self.segments.started();
+            self.run(&[removal]);
             self.segments.expired();
         }
     }

@@ -103,9 +103,7 @@ fn what_is_not_yet_written_is_not_read() {
     assert_eq!(log.read_on(written, 10_000).unwrap(), log.appended[..1]);
     assert_eq!((log.segments.written_offset(), log.segments.locate(Offset(1))), (Offset(1), None));
     assert_eq!(log.segments.next_seal(), None, "a segment is sealed only when it is written");
-    assert!(
-        log.segments.expire(WallMs(i64::MAX), &Retention { max_age_ms: Some(0), max_bytes: None }, None).is_empty()
-    );
+    assert!(log.segments.expire(WallMs(i64::MAX), &Retention { max_age_ms: Some(0), max_bytes: None }, None).is_none());
     for (number, (ops, end)) in plans.into_iter().enumerate() {
         log.run(&ops);
         log.segments.written(end);

@@ -225,7 +225,7 @@ struct Promises {
 /// Carries a step out until the power fails; says whether it did.
 fn take(log: &mut Log<FailingDisk>, step: &Step, promises: &mut Promises) -> bool {
     let run = |log: &Log<FailingDisk>, ops: &[FileOp]| ops.iter().try_for_each(|op| op.execute(&log.disk).map(drop));
-    let (ops, is_seal) = match step {
+    let start = match step {
         Step::Append(batches) => {
             for (count, bytes) in batches {
                 let next = batch(log.next_entry(), *count, *bytes, 1);
@@ -238,24 +238,35 @@ fn take(log: &mut Log<FailingDisk>, step: &Step, promises: &mut Promises) -> boo
             }
             return false;
         }
-        Step::Seal => (log.segments.next_seal().unwrap_or_default(), true),
+        Step::Seal => {
+            let Some(ops) = log.segments.next_seal() else { return false };
+            if run(log, &ops).is_err() {
+                return true;
+            }
+            log.segments.sealed(Ok(()));
+            None
+        }
         Step::ExpireBySize(max_bytes) => {
             let policy = Retention { max_age_ms: None, max_bytes: Some(*max_bytes) };
-            (log.segments.expire(WallMs(0), &policy, None), false)
+            log.segments.expire(WallMs(0), &policy, None)
         }
         Step::ExpireAll => {
             let policy = Retention { max_age_ms: Some(0), max_bytes: None };
-            (log.segments.expire(WallMs(i64::MAX), &policy, None), false)
+            log.segments.expire(WallMs(i64::MAX), &policy, None)
         }
     };
-    promises.start_at_most = log.segments.start_offset();
-    if run(log, &ops).is_err() {
-        return true;
-    }
-    match (ops.is_empty(), is_seal) {
-        (true, _) => {}
-        (false, true) => log.segments.sealed(Ok(())),
-        (false, false) => log.segments.expired(),
+    if let Some(start) = start {
+        promises.start_at_most = log.segments.end_offset();
+        if run(log, &[start]).is_err() {
+            return true;
+        }
+        let removal = log.segments.started();
+        promises.start_at_most = log.segments.start_offset();
+        promises.start_at_least = log.segments.start_offset();
+        if run(log, &[removal]).is_err() {
+            return true;
+        }
+        log.segments.expired();
     }
     promises.start_at_least = log.segments.start_offset();
     promises.end_at_least = log.segments.synced_end().offset;

@@ -70,9 +70,9 @@ fn a_log_whose_records_all_expired_goes_on_where_it_was() {
 fn a_removal_that_was_cut_short_is_ended_at_the_next_open() {
     let mut log = ten();
     log.seal_all();
-    let ops = log.segments.expire(WallMs(0), &by_size(0), None);
-    ops[0].execute(&log.disk).unwrap();
-    let FileOp::Remove { paths } = &ops[1] else { panic!("{ops:?}") };
+    let start = log.segments.expire(WallMs(0), &by_size(0), None).unwrap();
+    log.run(&[start]);
+    let FileOp::Remove { paths } = log.segments.started() else { panic!("a removal") };
     log.disk.remove(&paths[2]).unwrap();
     let report = log.reopen().unwrap();
     assert_eq!(report.removed.len(), 7, "four logs and four indexes, less one");
@@ -83,11 +83,15 @@ fn a_removal_that_was_cut_short_is_ended_at_the_next_open() {
 #[test]
 fn nothing_counts_as_removed_before_its_removal_is_confirmed() {
     let mut log = ten();
-    let ops = log.segments.expire(WallMs(0), &by_size(0), None);
-    assert_eq!(log.segments.synced_end(), LogPoint::default());
+    let start = log.segments.expire(WallMs(0), &by_size(0), None).unwrap();
+    assert_eq!((log.segments.start_offset(), log.segments.count()), (Offset(0), 5));
     assert!(log.segments.next_seal().is_none());
-    assert!(log.segments.expire(WallMs(i64::MAX), &BY_AGE, None).is_empty());
-    log.run(&ops);
+    assert_eq!(log.segments.expire(WallMs(i64::MAX), &BY_AGE, None), None);
+    log.run(&[start]);
+    let removal = log.segments.started();
+    assert_eq!((log.segments.start_offset(), log.segments.synced_end()), (Offset(8), LogPoint::default()));
+    assert!(log.segments.next_seal().is_none());
+    log.run(&[removal]);
     log.segments.expired();
     assert_eq!(log.segments.synced_end().offset, Offset(8));
 }
@@ -102,27 +106,20 @@ fn a_position_in_a_removed_segment_gives_nothing() {
 }
 
 #[test]
-fn after_a_reset_the_log_begins_at_the_snapshot() {
+fn what_comes_while_the_last_segment_is_on_its_way_out_stays() {
     let mut log = ten();
-    let start = LogPoint { offset: Offset(100), index: LogIndex(50), term: Term(3) };
-    let ops = log.segments.reset(start);
-    log.run(&ops);
+    let start = log.segments.expire(WallMs(i64::MAX), &BY_AGE, None).unwrap();
+    log.push(1, 150, 1);
+    log.run(&[start]);
+    let removal = log.segments.started();
+    log.push(1, 150, 1);
+    log.run(&[removal]);
     log.segments.expired();
     for _ in 0..2 {
-        assert_eq!((log.segments.start_offset(), log.segments.end()), (Offset(100), start));
-        assert_eq!((log.segments.end_index(), log.segments.end_term()), (Some(LogIndex(50)), Some(Term(3))));
+        assert_eq!((log.segments.start_offset(), log.segments.end_offset()), (Offset(10), Offset(12)));
+        log.assert_whole();
         log.reopen().unwrap();
     }
-    log.push(2, 10, 1);
-    log.reopen().unwrap();
-    log.assert_whole();
-}
-
-#[test]
-#[should_panic(expected = "is behind the log's end")]
-fn a_reset_to_before_the_end_is_a_broken_invariant() {
-    let mut log = ten();
-    log.segments.reset(LogPoint { offset: Offset(9), ..LogPoint::default() });
 }
 
 proptest! {
