@@ -136,7 +136,8 @@ impl Shard {
                 if !self.buffered_sync.covers(up_to) {
                     return self.sync_next_file();
                 }
-                let is_behind = up_to < self.core.journals.buffered.written_sequence();
+                // Also by a statement without records: a file that it lets go waits for it.
+                let is_behind = self.core.journals.buffered.needs_sync();
                 self.buffered_sync.ended(is_behind.then_some(self.sync_interval_ms.unwrap_or(0)));
             }
             Err(_) => self.poisoned(),

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use lockgate_wire::{Error, Frame, PartitionId, proto};
+use lockgate_wire::{Error, ErrorKind, Frame, PartitionId, proto};
 
 use super::client::Io;
 use super::founder::{passes, see_described};
@@ -52,6 +52,18 @@ impl Auditor {
             }),
         };
         self.asked = Some(io.now);
+    }
+
+    /// Whether retention took what was being read; the partition is then read once more from its beginning.
+    fn was_overtaken(&mut self, io: &Io<'_>, error: &Error) -> bool {
+        let Some(Task::Read { partition, next, batches }) = self.tasks.front_mut() else { return false };
+        let trims = io.board.topic(partition.topic).is_some_and(|topic| topic.facts.trims);
+        let is_gone = next.is_some_and(|next| error.details.earliest_offset.is_some_and(|earliest| next < earliest));
+        if !trims || error.kind != ErrorKind::OffsetOutOfRange || !is_gone {
+            return false;
+        }
+        (*next, *batches) = (None, Vec::new());
+        true
     }
 
     /// Takes an answer to the first task. True: the task is done.
@@ -123,6 +135,7 @@ impl Role for Auditor {
                 Err(text) => io.unexpected(format!("the audit: {text}")),
             },
             Err(error) if passes(&error) => io.act_in(100 * MS),
+            Err(error) if self.was_overtaken(io, &error) => self.ask(io),
             Err(error) => io.unexpected(format!("the audit was refused: {error}")),
         }
     }

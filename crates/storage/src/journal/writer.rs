@@ -442,6 +442,11 @@ impl JournalWriter {
         self.ending == Ending::Done
     }
 
+    /// Whether something was written that no sync has covered.
+    pub fn needs_sync(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
     /// A sync of the oldest file with records that none has covered; one at a time, buffered journals only.
     pub fn start_sync(&mut self, now: MonoTime) -> Option<FileOp> {
         self.clock = self.clock.max(now);
