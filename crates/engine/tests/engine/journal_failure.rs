@@ -131,13 +131,16 @@ fn nothing_spins_while_a_journal_write_takes_long_and_the_disk_is_full() {
     let topic = node.create_topic(c, "orders", 1, &[("max_batch_bytes", "300KiB")]);
     node.disk.fail("grow", "journal/", DiskError::ENOSPC);
     let value = "x".repeat(250_000);
-    while node.metrics(0).disk_full == 0 {
-        node.publish(c, topic, 0, batch(&[&value])).unwrap();
-    }
-    node.hold_journal = true;
-    let set = [("retention_bytes".to_string(), "1GiB".to_string())].into_iter().collect();
-    let alter = proto::AlterTopic { name: "orders".into(), set, if_version: None };
-    let request = node.send_and_run(c, &alter, Default::default());
+    // The write that opens the last prepared file is under way when the next one cannot be made.
+    let request = loop {
+        node.hold_journal = true;
+        let request = node.send_and_run(c, &crate::support::publish(topic, 0), batch(&[&value]));
+        if node.metrics(0).disk_full == 1 {
+            break request;
+        }
+        node.release();
+        assert!(node.answer(c, request).unwrap().is_ok());
+    };
     node.advance(10_000);
     assert_eq!((node.answer(c, request).map(|answer| answer.is_ok()), node.held()), (None, 1));
     node.disk.heal();

@@ -6,11 +6,16 @@ use super::queue::Happening;
 use crate::history::ClientNo;
 use crate::invariants::bounds_hold;
 use crate::oracle::audit;
+use crate::reduction::Reduction;
 use crate::time::{SECOND, Time};
 use crate::trace::Who;
 
 /// How long the node may take to be ready and the oracles to have their answers once no fault strikes.
 const SETTLE_BOUND: Time = 90 * SECOND;
+/// Operations of a seed, at least…
+const OPERATIONS_MIN: u64 = 500;
+/// …unless they take longer than this.
+const STIR_MAX: Time = 300 * SECOND;
 /// How often it is looked whether they are.
 const LOOK_EVERY: Time = SECOND / 2;
 
@@ -35,7 +40,7 @@ impl World {
     /// A stage is over, or it is time to look whether it is.
     pub(super) fn phase_ends(&mut self) {
         let is_done = match self.stage {
-            Stage::Stirring => true,
+            Stage::Stirring => self.has_worked_enough(),
             Stage::Settling => {
                 let answered = self.clients.iter().all(|client| client.waits_for().is_none());
                 self.node.is_ready() && answered && !self.storage_has_failed() && !self.journals_are_at_bound()
@@ -48,7 +53,7 @@ impl World {
             Stage::Over => return,
         };
         if !is_done {
-            if self.now > self.stage_began + SETTLE_BOUND {
+            if self.stage != Stage::Stirring && self.now > self.stage_began + SETTLE_BOUND {
                 return self.report_stuck();
             }
             return self.queue.push(self.now + LOOK_EVERY, Happening::PhaseEnds);
@@ -69,6 +74,12 @@ impl World {
             _ => {}
         }
         self.queue.push(self.now + LOOK_EVERY, Happening::PhaseEnds);
+    }
+
+    /// A hostile world leaves little to be done in its time: then it takes longer.
+    fn has_worked_enough(&self) -> bool {
+        let is_reduced = self.reduction != Reduction::default();
+        is_reduced || self.board.operations >= OPERATIONS_MIN || self.now >= STIR_MAX
     }
 
     fn add_auditor(&mut self) {
