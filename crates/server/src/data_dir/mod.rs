@@ -91,7 +91,7 @@ pub enum DataDirError {
 
 impl DataDir {
     /// Opens the directory for a node with this number, or makes it with this many shards. One that has another count
-    /// keeps it, until [`DataDir::switch`].
+    /// keeps it until its partitions are moved.
     pub fn open(path: &Path, node: NodeId, shards: u16) -> Result<DataDir, DataDirError> {
         make_or_check(path)?;
         let lock = lock(path)?;
