@@ -21,6 +21,8 @@ mod storage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use lockgate_storage::disk::Path;
+
 use crate::disk::SimDisk;
 use crate::history::{Event, WORLD, What};
 use crate::invariants::{Judge, NOTHING_PANICS, Violation};
@@ -136,6 +138,8 @@ struct World {
     judge: Judge,
     stage: Stage,
     stage_began: Time,
+    /// Files of the journals that a move made, by directory: several shards' records may be more than one shard's bound.
+    moved_files: BTreeMap<Path, u64>,
     /// Steps until the node fails, while that is the plan.
     steps_to_fault: Option<u64>,
     /// Of all that is not drawn by somebody of its own.
@@ -178,6 +182,7 @@ impl World {
             judge: Judge::default(),
             stage: Stage::Stirring,
             stage_began: 0,
+            moved_files: BTreeMap::new(),
             steps_to_fault: None,
             fault_rng: rng.fork(),
             rng,

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use lockgate_engine::{NodeConfig, move_journals, remove_other_journals};
 use lockgate_storage::disk::{Disk, FileOp};
+use lockgate_storage::journal::JournalKind;
+use lockgate_wire::ShardId;
 
 use super::World;
 use super::life::StartError;
@@ -35,6 +37,11 @@ impl World {
             self.faults.count("other shard counts");
             let moved = move_journals(&self.disk, &config, &to)
                 .map_err(|error| StartError { text: error.to_string(), is_of_the_disk: error.disk().is_some() })?;
+            for shard in (0..shards).map(ShardId) {
+                let directory = to.journal(shard, JournalKind::Synced).directory;
+                let files = self.disk.count_files(&directory);
+                self.moved_files.insert(directory, files);
+            }
             let mut manifest = BytesMut::new();
             manifest.put_u16_le(shards);
             manifest.put_u32_le(to.journals);
