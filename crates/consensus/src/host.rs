@@ -53,6 +53,9 @@ pub struct Host {
     listed: Vec<GroupId>,
     /// Replicas that were recovered and are not open: what the journals have of them is needed all the same.
     held: BTreeMap<GroupId, (ReplicaId, Living)>,
+    /// Replicas of which a journal may have lost something. They write nothing: their next record would prove that nothing
+    /// is missing.
+    suspects: BTreeMap<GroupId, ReplicaId>,
     /// Removed replicas whose record is not written yet.
     removed: Vec<(GroupId, ReplicaId)>,
     /// What was appended and not confirmed, by journal: a group's last record of a round, in sequence order.
@@ -75,6 +78,7 @@ impl Host {
             groups: FxHashMap::default(),
             listed: Vec::new(),
             held: BTreeMap::new(),
+            suspects: BTreeMap::new(),
             removed: Vec::new(),
             waiting_synced: VecDeque::new(),
             waiting_buffered: VecDeque::new(),
@@ -130,6 +134,16 @@ impl Host {
     /// Keeps what the journals have of a replica that is not opened, until it is removed.
     pub fn hold(&mut self, recovered: RecoveredGroup) {
         self.held.insert(recovered.group, (recovered.replica, recovered.living));
+    }
+
+    /// Keeps everything in the journals for a replica of which something may be lost, until it is removed.
+    pub fn suspect(&mut self, group: GroupId, replica: ReplicaId) {
+        self.suspects.insert(group, replica);
+    }
+
+    /// The replicas for whose sake the journals let nothing go.
+    pub fn suspects(&self) -> impl Iterator<Item = GroupId> {
+        self.suspects.keys().copied()
     }
 
     /// Appends a proposal to the group's log, keeping the bytes by reference. Committed when an entry with the returned
@@ -215,7 +229,8 @@ impl Host {
     pub fn remove(&mut self, group: GroupId) {
         let open = self.groups.remove(&group).filter(Group::is_written).map(|state| state.replica());
         let held = self.held.remove(&group).map(|(replica, _)| replica);
-        self.removed.extend(open.or(held).map(|replica| (group, replica)));
+        let suspect = self.suspects.remove(&group);
+        self.removed.extend(open.or(held).or(suspect).map(|replica| (group, replica)));
     }
 
     /// Says durably, in the synced journal, that entries of the group may be in the buffered one. `None`: it is not open.
@@ -233,7 +248,8 @@ impl Host {
     }
 
     /// The lowest record of a journal that a group needs; `None` when none needs any. Not to be asked while the record of
-    /// a removal is not appended yet: until it is durable, the removed group's records have to stay.
+    /// a removal is not appended yet: until it is durable, the removed group's records have to stay; nor while there are
+    /// [suspects](Self::suspects), which need all.
     pub fn floor(&self, journal: JournalKind) -> Option<Sequence> {
         self.all_living().filter_map(|(_, living)| living.floor(journal)).min()
     }

@@ -25,4 +25,4 @@ pub use group::UNCOMMITTED_BYTES_MAX;
 pub use host::{Append, Host, Laggard};
 pub use living::Base;
 pub use record::{BUFFERED_MARK, LOG_INDEX_MAX, TERM_MAX};
-pub use recovery::{RecoveredGroup, Recovery};
+pub use recovery::{RecoveredGroup, Recovery, SuspectGroup};

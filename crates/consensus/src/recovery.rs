@@ -73,6 +73,17 @@ impl RecoveredGroup {
     }
 }
 
+/// A replica of which a damaged journal may have lost something: nobody knows what its log is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SuspectGroup {
+    /// The group.
+    pub group: GroupId,
+    /// The replica.
+    pub replica: ReplicaId,
+    /// What the engine gave at bootstrap, if that is still there.
+    pub tag: Option<Bytes>,
+}
+
 /// Folds the records of both journals, in any interleaving of the two.
 #[derive(Default)]
 pub struct Recovery {
@@ -166,6 +177,15 @@ impl Recovery {
         let dropped = std::mem::replace(&mut state.entries, kept);
         state.keep_from = index;
         state.forgotten = dropped.last_key_value().map_or(state.forgotten, |(_, (_, last))| last.written_in);
+    }
+
+    /// Takes out the groups that are suspect, whatever is left of them; what remains may be [finished](Self::finish).
+    pub fn take_suspects(&mut self, is_suspect: &dyn Fn(GroupId) -> bool) -> Vec<SuspectGroup> {
+        let suspects = self.replicas.extract_if(.., |(group, _), _| is_suspect(*group));
+        suspects
+            .filter(|(_, state)| !state.removed)
+            .map(|((group, replica), state)| SuspectGroup { group, replica, tag: state.bootstrap.map(|(_, tag)| tag) })
+            .collect()
     }
 
     /// The groups that live, by id.

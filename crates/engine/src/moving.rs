@@ -37,6 +37,8 @@ pub enum MoveError {
     /// A partition would not have served. It is not moved as long as that is so: nobody should look for what it lost in
     /// files that somebody has made anew.
     Refused(PartitionId, RecoveryError),
+    /// Its journal has lost something, of nobody knows whom: what tells of it has to stay.
+    Damaged(ShardId),
     /// The new journals cannot hold something, as one of their settings is smaller than it was.
     Append(AppendRefused),
     /// The disk failed, or is full.
@@ -48,7 +50,7 @@ impl MoveError {
     pub fn disk(&self) -> Option<&DiskError> {
         match self {
             Self::Recovery(_, error) | Self::Refused(_, error) => error.disk(),
-            Self::Append(_) => None,
+            Self::Append(_) | Self::Damaged(_) => None,
             Self::Disk(error) => Some(error),
         }
     }
@@ -60,6 +62,11 @@ impl fmt::Display for MoveError {
         match self {
             Self::Recovery(shard, error) => write!(f, "shard {shard} cannot be read: {error}"),
             Self::Refused(partition, error) => write!(f, "partition {partition} does not serve: {error}"),
+            Self::Damaged(shard) => write!(
+                f,
+                "the journal of shard {shard} is damaged. Start with the number of shards as it was: the log says what is \
+                 damaged and which partitions may have lost something"
+            ),
             Self::Append(error) => error.fmt(f),
             Self::Disk(error) => error.fmt(f),
         }
@@ -83,6 +90,9 @@ pub fn move_journals(disk: &dyn Disk, from: &NodeConfig, to: &NodeConfig) -> Res
         let recovered = recover(disk, from, shard).map_err(|error| MoveError::Recovery(shard, error))?;
         if let Some((partition, error)) = recovered.refused().next() {
             return Err(MoveError::Refused(partition, error.clone()));
+        }
+        if recovered.doubts.has_gap() {
+            return Err(MoveError::Damaged(shard));
         }
         moved.findings.extend(recovered.report.findings);
         if let Some(metadata) = recovered.metadata {

@@ -9,12 +9,14 @@ use std::fmt;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use lockgate_catalog::Catalog;
 use lockgate_catalog::settings::SEGMENT_BYTES_DEFAULT;
-use lockgate_consensus::{BUFFERED_MARK, ConsensusError, RecoveredGroup, Recovery};
+use lockgate_consensus::{BUFFERED_MARK, ConsensusError, RecoveredGroup, Recovery, SuspectGroup};
 use lockgate_storage::checkpoint;
 use lockgate_storage::disk::{Disk, DiskError, FileOp};
-use lockgate_storage::journal::{self, JournalKind, Position, RecordKind, RecoveredRecord};
+use lockgate_storage::journal::{
+    self, Damage, Doubts, JournalKind, Lost, Position, RecordKind, Recovered, RecoveredRecord,
+};
 use lockgate_storage::segment::{self, INDEX_INTERVAL_BYTES, OpenReport, SegmentConfig, SegmentError, Segments};
-use lockgate_wire::{Generation, GroupId, LogIndex, PartitionId, ShardId, Term, TopicId};
+use lockgate_wire::{Generation, GroupId, LogIndex, PartitionId, ReplicaId, ShardId, Term, TopicId};
 
 use crate::config::{
     METADATA_DIRECTORY, NodeConfig, PARTITIONS_DIRECTORY, partition_directory, partition_of_directory,
@@ -29,6 +31,9 @@ pub struct RecoveredShard {
     pub(crate) buffered: Position,
     pub(crate) metadata: Option<RecoveredMetadata>,
     pub(crate) partitions: Vec<RecoveredPartition>,
+    pub(crate) suspects: Vec<RecoveredSuspect>,
+    /// What the synced journal lost, and of whom that may have been.
+    pub(crate) doubts: Doubts,
     /// Partition directories of this shard that no replica belongs to, and whether they have data.
     pub(crate) leftover: BTreeMap<PartitionId, bool>,
     /// What was found and decided, for the log.
@@ -38,7 +43,9 @@ pub struct RecoveredShard {
 impl RecoveredShard {
     /// Partitions that will not serve, each with the reason.
     pub fn refused(&self) -> impl Iterator<Item = (PartitionId, &RecoveryError)> {
-        self.partitions.iter().filter_map(|found| Some((found.tag.partition, found.files.as_ref().err()?)))
+        let suspects = self.suspects.iter().filter_map(|suspect| Some((suspect.partition?, &suspect.why)));
+        let partitions = self.partitions.iter();
+        partitions.filter_map(|found| Some((found.tag.partition, found.files.as_ref().err()?))).chain(suspects)
     }
 
     /// Partitions with data of which the journals know nothing: left of a deleted topic, or of a journal that is lost.
@@ -62,6 +69,15 @@ pub(crate) struct RecoveredPartition {
     pub(crate) files: Result<RecoveredFiles, RecoveryError>,
     /// Whether its entries may have gone to the buffered journal.
     pub(crate) is_marked: bool,
+}
+
+/// A replica of which a damaged journal may have lost something.
+pub(crate) struct RecoveredSuspect {
+    pub(crate) group: GroupId,
+    pub(crate) replica: ReplicaId,
+    /// `None` if what says so is among what is lost.
+    pub(crate) partition: Option<PartitionId>,
+    pub(crate) why: RecoveryError,
 }
 
 pub(crate) struct RecoveredFiles {
@@ -96,6 +112,8 @@ pub enum RecoveryError {
     Consensus(ConsensusError),
     /// A partition's segments cannot be opened.
     Segments(PartitionId, SegmentError),
+    /// A damaged journal may have lost records of this replica, which were confirmed.
+    Suspect(GroupId, Damage),
     /// The disk failed.
     Disk(DiskError),
     /// A replica's record says something that no build wrote.
@@ -131,6 +149,11 @@ impl fmt::Display for RecoveryError {
             Self::Journal(error) => error.fmt(f),
             Self::Consensus(error) => error.fmt(f),
             Self::Segments(partition, error) => write!(f, "partition {partition}: {error}"),
+            Self::Suspect(group, damage) => write!(
+                f,
+                "records of its group {group} may be lost, which had been confirmed: {damage}. Restore the data directory \
+                 from a copy, or delete the topic"
+            ),
             Self::Disk(error) => error.fmt(f),
             Self::Malformed(what) => f.write_str(what),
             Self::JournalMissing => f.write_str(
@@ -196,8 +219,22 @@ pub fn recover(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<Rec
     let mut report = RecoveryReport { ended_cleanly: true, ..RecoveryReport::default() };
     let synced = journals.recover(node, shard, JournalKind::Synced, &mut report)?;
     let buffered = journals.recover(node, shard, JournalKind::Buffered, &mut report)?;
+    let marked = journals.marked;
+    // What is not marked has nothing in the buffered journal.
+    let is_suspect = |group| {
+        synced.doubts.is_suspect(group) || (marked.contains(&group) && buffered.doubts.is_suspect(group))
+    };
+    let damage = || {
+        let damages = || synced.damages.iter().chain(&buffered.damages);
+        let costly = damages().find(|damage| damage.lost != Lost::Nothing);
+        costly.or(damages().next()).cloned().expect("nobody is suspect without damage")
+    };
+    if shard == METADATA_SHARD && is_suspect(METADATA_GROUP) {
+        return Err(journal::RecoveryError::Damage(damage()).into());
+    }
     let mut metadata = None;
     let mut partitions = Vec::new();
+    let suspects = journals.groups.take_suspects(&is_suspect);
     for group in journals.groups.finish()? {
         if group.group == METADATA_GROUP {
             metadata = Some(recover_metadata(disk, group, &mut report)?);
@@ -206,18 +243,31 @@ pub fn recover(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<Rec
         let tag = Tag::decode(group.tag.clone()).ok_or_else(|| {
             RecoveryError::Malformed(format!("group {}: its bootstrap record names no partition", group.group))
         })?;
-        let is_marked = journals.marked.contains(&group.group);
+        let is_marked = marked.contains(&group.group);
         let opened = journals.opened.remove(&group.group).filter(|_| !is_marked);
         let files = recover_files(disk, tag.partition, &group, is_marked, opened, &mut report);
         partitions.push(RecoveredPartition { tag, group, files, is_marked });
     }
-    let owned: BTreeSet<PartitionId> = partitions.iter().map(|partition| partition.tag.partition).collect();
+    let suspects: Vec<RecoveredSuspect> = suspects
+        .into_iter()
+        .map(|SuspectGroup { group, replica, tag }| {
+            let partition = tag.and_then(Tag::decode).map(|tag| tag.partition);
+            RecoveredSuspect { group, replica, partition, why: RecoveryError::Suspect(group, damage()) }
+        })
+        .collect();
+    let owned: BTreeSet<PartitionId> = partitions
+        .iter()
+        .map(|partition| partition.tag.partition)
+        .chain(suspects.iter().filter_map(|suspect| suspect.partition))
+        .collect();
     let mut leftover = directories(disk)?;
     if shard == METADATA_SHARD && metadata.is_none() {
         check_nothing_is_known(disk, !leftover.is_empty())?;
     }
     leftover.retain(|id, _| shard_of(*id, node.shards) == shard && !owned.contains(id));
-    Ok(RecoveredShard { synced, buffered, metadata, partitions, leftover, report })
+    let doubts = synced.doubts;
+    let (synced, buffered) = (synced.position, buffered.position);
+    Ok(RecoveredShard { synced, buffered, metadata, partitions, suspects, doubts, leftover, report })
 }
 
 /// The partitions that have a directory, and whether there is data in it.
@@ -262,7 +312,7 @@ impl Journals<'_> {
         shard: ShardId,
         kind: JournalKind,
         report: &mut RecoveryReport,
-    ) -> Result<Position, RecoveryError> {
+    ) -> Result<Recovered, RecoveryError> {
         let mut failed = None;
         let disk = self.disk;
         let recovered = journal::recover(disk, &node.journal(shard, kind), &mut |record| {
@@ -278,7 +328,8 @@ impl Journals<'_> {
         // A journal that was never used has nothing that could have ended otherwise.
         report.ended_cleanly &= recovered.ended_cleanly || recovered.files == 0;
         report.findings.extend(recovered.cuts.iter().map(ToString::to_string));
-        Ok(recovered.position)
+        report.findings.extend(recovered.damages.iter().map(ToString::to_string));
+        Ok(recovered)
     }
 
     fn record(&mut self, journal: JournalKind, record: RecoveredRecord) -> Result<(), RecoveryError> {

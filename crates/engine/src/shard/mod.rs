@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use lockgate_catalog::view::ClusterView;
 use lockgate_consensus::{Event, Host};
-use lockgate_storage::journal::{JournalKind, JournalWriter, Journals};
+use lockgate_storage::journal::{Doubts, JournalKind, JournalWriter, Journals};
 use lockgate_wire::{ConnectionId, ErrorKind, GroupId, MonoTime, Now, PartitionId, ShardId};
 use rustc_hash::FxHashMap;
 
@@ -64,6 +64,8 @@ pub struct Shard {
     unreported_view: Option<u64>,
     /// Partition directories of this shard that no replica belongs to, and whether they have data.
     leftover: BTreeMap<PartitionId, bool>,
+    /// What the journal lost, until the first view has said who is missing.
+    doubts: Option<Doubts>,
     was_ready: bool,
     /// The shortest `fsync = interval` of a topic here, if there is one.
     sync_interval_ms: Option<u64>,
@@ -104,6 +106,7 @@ impl Shard {
             next_gather: 0,
             unreported_view: None,
             leftover: recovered.leftover,
+            doubts: Some(recovered.doubts).filter(Doubts::has_gap),
             was_ready: false,
             sync_interval_ms: None,
             buffered_sync: BufferedSync::default(),
@@ -111,7 +114,7 @@ impl Shard {
             stopping: None,
             events: Vec::new(),
         };
-        shard.open(recovered.metadata, recovered.partitions);
+        shard.open(recovered.metadata, recovered.partitions, recovered.suspects);
         shard.finish_round(now, out);
         shard
     }

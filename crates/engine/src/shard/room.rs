@@ -61,8 +61,10 @@ impl Shard {
         (!self.core.host.is_poisoned() && self.wants_room()).then_some(self.room.next_look)
     }
 
+    /// Never where something may be lost: for what that was, the journals are kept as they are.
     fn wants_room(&self) -> bool {
-        JOURNALS.iter().any(|kind| self.core.journals.get(*kind).wants_room())
+        let keeps_all = self.doubts.is_some() || self.core.host.suspects().next().is_some();
+        !keeps_all && JOURNALS.iter().any(|kind| self.core.journals.get(*kind).wants_room())
     }
 
     /// Lets files go whose time has come.

@@ -20,12 +20,19 @@ use crate::mesh::Message;
 use crate::output::{Lane, Level, Output};
 use crate::partition::Partition;
 use crate::partition::state::State;
-use crate::recovery::{RecoveredFiles, RecoveredMetadata, RecoveredPartition, Tag, segment_config};
+use crate::recovery::{
+    RecoveredFiles, RecoveredMetadata, RecoveredPartition, RecoveredSuspect, Tag, segment_config,
+};
 use crate::route::shard_of;
 
 impl Shard {
     /// Opens what was recovered.
-    pub(super) fn open(&mut self, metadata: Option<RecoveredMetadata>, partitions: Vec<RecoveredPartition>) {
+    pub(super) fn open(
+        &mut self,
+        metadata: Option<RecoveredMetadata>,
+        partitions: Vec<RecoveredPartition>,
+        suspects: Vec<RecoveredSuspect>,
+    ) {
         if self.core.shard == METADATA_SHARD {
             self.open_metadata(metadata);
         }
@@ -49,14 +56,26 @@ impl Shard {
                 }
                 Err(why) => {
                     self.core.host.hold(group);
-                    let (nothing, _) = Segments::create(segment_config(id, SEGMENT_BYTES_DEFAULT));
-                    let mut partition = Partition::new(id, ids, nothing, State::default());
-                    partition.fail(&mut self.core, why.to_string());
-                    partition
+                    self.refused(id, ids, why.to_string())
                 }
             };
             self.add(ids.0, partition);
         }
+        for RecoveredSuspect { group, replica, partition, why } in suspects {
+            self.core.host.suspect(group, replica);
+            if let Some(id) = partition {
+                let partition = self.refused(id, (group, replica), why.to_string());
+                self.add(group, partition);
+            }
+        }
+    }
+
+    /// A partition that does not serve, and touches nothing that is there of it.
+    fn refused(&mut self, id: PartitionId, ids: (GroupId, ReplicaId), why: String) -> Partition {
+        let (nothing, _) = Segments::create(segment_config(id, SEGMENT_BYTES_DEFAULT));
+        let mut partition = Partition::new(id, ids, nothing, State::default());
+        partition.fail(&mut self.core, why);
+        partition
     }
 
     fn open_metadata(&mut self, metadata: Option<RecoveredMetadata>) {
@@ -127,6 +146,10 @@ impl Shard {
         for id in deleted {
             self.delete(id);
         }
+        // Whose partition nobody knew.
+        let suspects: Vec<GroupId> = self.core.host.suspects().filter(|group| view.is_deleted(*group)).collect();
+        suspects.into_iter().for_each(|group| self.core.host.remove(group));
+        self.doubts = None;
         // Directories that a crash left behind after their topic's deletion. One without a tombstone is never touched.
         let leftover = std::mem::take(&mut self.leftover);
         let (gone, kept) = leftover.into_iter().partition(|(id, _)| view.deleted_topics().contains(id.topic.0));
@@ -161,16 +184,23 @@ impl Shard {
     /// A partition that was never here.
     fn make(&mut self, topic: &Arc<TopicView>, assignment: &Arc<Assignment>, replica: ReplicaId) {
         let (id, group) = (assignment.partition, assignment.group);
-        let tag = Tag { partition: id, generation: assignment.generation };
-        let (segments, make) = Segments::create(segment_config(id, topic.config.segment_bytes));
-        let mut partition = Partition::new(id, (group, replica), segments, State::default());
+        if self.doubts.as_ref().is_some_and(|doubts| doubts.is_suspect(group)) {
+            let why = "the journal is damaged and does not have it any more: everything that was in it may be lost; restore \
+                       the data directory from a copy, or delete the topic";
+            self.core.host.suspect(group, replica);
+            let partition = self.refused(id, (group, replica), why.into());
+            return self.add(group, partition);
+        }
         if self.leftover.get(&id) == Some(&true) {
             let why = "it has segments, but the journal knows nothing of it: the shard's journal was lost or emptied; \
                        restore it from a copy, or delete the topic";
-            partition.fail(&mut self.core, why.into());
+            let partition = self.refused(id, (group, replica), why.into());
             return self.add(group, partition);
         }
+        let (segments, make) = Segments::create(segment_config(id, topic.config.segment_bytes));
+        let mut partition = Partition::new(id, (group, replica), segments, State::default());
         partition.make_directory(&mut self.core, make);
+        let tag = Tag { partition: id, generation: assignment.generation };
         if let Err(error) = self.core.host.bootstrap(group, replica, tag.encode(), Partition::journal_of(topic)) {
             partition.fail(&mut self.core, error.to_string());
         }

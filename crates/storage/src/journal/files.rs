@@ -61,8 +61,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn new(config: &JournalConfig, in_use: VecDeque<InUse>) -> Self {
-        let needed = in_use.front().map_or(1, |oldest| oldest.sequence);
+    pub(super) fn new(config: &JournalConfig, in_use: VecDeque<InUse>, needed: u64) -> Self {
         let max = config.max_files();
         Self { in_use, max, needed, stating: needed, stated: 0, removing: false, retry_at: None }
     }

@@ -30,7 +30,9 @@ pub use config::{ConfigError, JournalConfig};
 pub use files::Purpose;
 pub use format::{BLOCK_BYTES, FORMAT_VERSION, RECORD_HEADER_BYTES, WRITE_HEADER_BYTES};
 pub use outcome::{AppendRefused, JournalCounters, Poison};
-pub use recovery::{Cut, Damage, Position, Recovered, RecoveredRecord, RecoveryError, recover, recover_existing};
+pub use recovery::{
+    Cut, Damage, Doubts, Lost, Position, Recovered, RecoveredRecord, RecoveryError, recover, recover_existing,
+};
 pub use write::{JournalWrite, OpenFile};
 pub use writer::JournalWriter;
 

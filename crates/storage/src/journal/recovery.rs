@@ -4,6 +4,7 @@
 //! count again, and a second recovery gives the same records. What was confirmed is either handed out or reported as
 //! [`Damage`]; nothing is skipped in silence.
 
+mod doubts;
 mod error;
 mod inventory;
 mod repair;
@@ -17,12 +18,13 @@ use std::fmt;
 use bytes::Bytes;
 use lockgate_wire::{GroupId, ReplicaId};
 
-pub use error::{Damage, RecoveryError};
+pub use doubts::Doubts;
+pub use error::{Damage, Lost, RecoveryError};
 use inventory::FoundFile;
 pub(super) use scan::{RecordsFault, records as records_of};
 
 use super::files::{InUse, RESERVE_FILES};
-use super::{JournalConfig, RecordKind, Sequence, format};
+use super::{JournalConfig, JournalKind, RecordKind, Sequence, format};
 use crate::disk::{Disk, Path};
 
 /// A record that counts.
@@ -51,6 +53,8 @@ pub struct Position {
     pub(super) next_file: u64,
     /// The files that are there, oldest first.
     pub(super) files: VecDeque<InUse>,
+    /// Files before this one are not needed.
+    pub(super) needed: u64,
     /// The newest of them, if this start goes on in it.
     pub(super) current: Option<Current>,
     /// This start's number, 1 or more.
@@ -81,6 +85,7 @@ impl Position {
             next_sequence: 1,
             next_file: 1,
             files: VecDeque::new(),
+            needed: 1,
             current: None,
             epoch: 1,
             free: None,
@@ -127,6 +132,10 @@ pub struct Recovered {
     pub position: Position,
     /// What was cut, to be logged.
     pub cuts: Vec<Cut>,
+    /// What is lost although it was confirmed; empty for a journal that is whole. The first places, if there are many.
+    pub damages: Vec<Damage>,
+    /// Of whom that may have been.
+    pub doubts: Doubts,
     /// Journal files that are in use.
     pub files: usize,
     /// Records handed out.
@@ -139,6 +148,9 @@ pub struct Recovered {
 
 /// Reads the journal, in order, and repairs its end. Called once per start and journal, before anything is written; a
 /// journal that is not there is begun. After an error the records that were handed out count for nothing.
+///
+/// Damage is told, and stays as it is: every later start finds it again, until the files that have it are not needed. What
+/// was lost may have been of any group for which [`Doubts`] says so.
 pub fn recover(
     disk: &dyn Disk,
     config: &JournalConfig,
@@ -148,19 +160,22 @@ pub fn recover(
     let inventory = inventory::take(disk, config)?;
     let mut walk = walk::Walk::new(disk, config, record);
     let end = walk.all(&inventory)?;
-    let cuts = repair::repair(disk, config, &inventory, &end)?;
+    let is_damaged = !walk.damages.is_empty();
+    let keeps_unused = is_damaged && config.kind == JournalKind::Synced && end.tail.is_none();
+    let cuts = repair::repair(disk, config, &inventory, &end, keeps_unused)?;
     let mut free = repair::tidy_free_files(disk, config, &inventory)?;
-    let kept = inventory.files.len() - end.removed(&inventory).count();
-    let last_epoch = inventory.files.iter().map(|file| file.header.epoch).max().unwrap_or(0);
-    let last_file = inventory.files[..kept].last().map_or(0, |file| file.header.file_sequence);
+    let removed = end.removed(&inventory).count();
+    let kept = &inventory.files[..inventory.files.len() - removed];
+    let unused = inventory.unused.as_ref().filter(|_| keeps_unused);
+    let last_file = unused.or(kept.last()).map_or(0, |file| file.number);
     let mut next_free = inventory.free.last().map_or(1, |free| free.number.saturating_add(1));
     let mut current = None;
-    if let Some(last) = inventory.files[..kept].last().filter(|_| kept + RESERVE_FILES >= config.max_files()) {
+    if let Some(last) = kept.last().filter(|_| !is_damaged && kept.len() + RESERVE_FILES >= config.max_files()) {
         let made = config.path(&format::free_name(next_free));
         let start = take_over::Start {
-            epoch: last_epoch + 1,
+            epoch: walk.epoch + 1,
             next_sequence: walk.expected,
-            oldest_file: inventory.files[0].header.file_sequence,
+            oldest_file: inventory.files[0].number,
             free: free.clone().ok_or(made),
         };
         current = take_over::take_over(disk, config, last, &start)?;
@@ -173,30 +188,30 @@ pub fn recover(
         position: Position {
             next_sequence: walk.expected,
             next_file: last_file + 1,
-            files: in_use(&inventory.files[..kept], walk.expected),
-            epoch: last_epoch + 1,
+            files: in_use(kept.iter().chain(unused), walk.expected),
+            // Files that are missing are missed for as long as nobody can do without them.
+            needed: if is_damaged { walk.oldest_needed } else { kept.first().map_or(1, |oldest| oldest.number) },
+            epoch: walk.epoch + 1,
             free,
             next_free,
             current,
             counters: std::mem::take(&mut walk.counters),
         },
-        ended_cleanly: cuts.is_empty() && walk.end_mark.is_some_and(is_last),
+        ended_cleanly: cuts.is_empty() && !is_damaged && walk.end_mark.is_some_and(is_last),
+        damages: std::mem::take(&mut walk.damages),
+        doubts: std::mem::take(&mut walk.doubts),
         cuts,
-        files: kept,
+        files: kept.len(),
         records: walk.records,
         bytes: walk.bytes,
     })
 }
 
 /// The files that count. `next`: the number of the next record.
-fn in_use(files: &[FoundFile], next: u64) -> VecDeque<InUse> {
-    let ends = files.iter().skip(1).map(|file| file.header.first_sequence).chain([next]);
-    let file = |(file, end): (&FoundFile, u64)| InUse {
-        sequence: file.header.file_sequence,
-        path: file.path.clone(),
-        last: end - 1,
-    };
-    files.iter().zip(ends).map(file).collect()
+fn in_use<'a>(files: impl Iterator<Item = &'a FoundFile> + Clone, next: u64) -> VecDeque<InUse> {
+    let ends = files.clone().skip(1).map(|file| file.first_sequence).chain([next]);
+    let file = |(file, end): (&FoundFile, u64)| InUse { sequence: file.number, path: file.path.clone(), last: end - 1 };
+    files.zip(ends).map(file).collect()
 }
 
 /// As [`recover`], for a shard that has answered somebody before: a journal without any file is then a lost one.

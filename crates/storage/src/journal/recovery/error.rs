@@ -15,10 +15,19 @@ pub struct Damage {
     pub offset: u64,
     /// What was found there, and what should have been.
     pub what: String,
-    /// The first record that cannot be given.
-    pub first_lost: Sequence,
-    /// The highest record that is known to have been durable; the ones up to here are lost at least. `None`: not known.
-    pub last_lost: Option<Sequence>,
+    /// What that cost.
+    pub lost: Lost,
+}
+
+/// What damage cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lost {
+    /// No record is missing.
+    Nothing,
+    /// These records, the last one included.
+    Records(Sequence, Sequence),
+    /// This one and those behind it, nobody knows how many.
+    From(Sequence),
 }
 
 /// Why recovery refused.
@@ -49,7 +58,7 @@ pub enum RecoveryError {
         /// Its format version.
         found: u32,
     },
-    /// Something confirmed is lost.
+    /// Something confirmed is lost, and nobody can go on without it.
     Damage(Damage),
 }
 
@@ -58,13 +67,12 @@ const WHAT_TO_DO: &str = "Keep the files as they are. If other replicas hold the
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, offset, what, first_lost, last_lost } = self;
-        write!(f, "{file} is damaged at offset {offset}: {what}. ")?;
-        match last_lost {
-            Some(last) => write!(f, "At least the records {first_lost} to {last} are lost, which had been confirmed")?,
-            None => write!(f, "The records from {first_lost} on cannot be trusted")?,
+        write!(f, "{} is damaged at offset {}: {}. ", self.file, self.offset, self.what)?;
+        match self.lost {
+            Lost::Nothing => write!(f, "No record is missing"),
+            Lost::Records(first, last) => write!(f, "The records {first} to {last} are lost, which had been confirmed"),
+            Lost::From(first) => write!(f, "The records from {first} on cannot be trusted"),
         }
-        write!(f, ". {WHAT_TO_DO}")
     }
 }
 
@@ -89,7 +97,7 @@ impl fmt::Display for RecoveryError {
                 "{file} has journal format version {found}, this program knows version {FORMAT_VERSION}: start the version \
                  that wrote it"
             ),
-            Self::Damage(damage) => damage.fmt(f),
+            Self::Damage(damage) => write!(f, "{damage}. {WHAT_TO_DO}"),
         }
     }
 }

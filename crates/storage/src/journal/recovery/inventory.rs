@@ -1,9 +1,9 @@
-//! What is in the directory: the journal files in order, each with a header that can be believed, and the prepared files.
+//! What is in the directory: the journal files in order, each with what is wrong with it as a whole, and the prepared files.
 //!
-//! Refuses what is not this journal's, and what a crash cannot have left: files are opened and removed one at a time,
-//! each step made durable before the next.
+//! Refuses what is not this journal's. What a crash cannot have left is a *fault*: files are opened and removed one at a
+//! time, each step made durable before the next.
 
-use super::error::{Damage, RecoveryError};
+use super::error::{Damage, Lost, RecoveryError};
 use super::scan::{self, FileView};
 use crate::disk::{Disk, Path};
 use crate::journal::format::{self, BLOCK_BYTES, FileHeader, FileHeaderFault, Name, SECTOR_BYTES};
@@ -14,21 +14,18 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// No journal counts its files and starts further than this: what says so is damaged, and counting on cannot overflow.
 const NUMBER_MAX: u64 = u64::MAX / 2;
 
-/// A journal file whose header is good.
+/// A journal file that may hold records.
 pub(super) struct FoundFile {
     pub(super) path: Path,
-    pub(super) header: FileHeader,
-    /// The header's CRC, with which the chain starts.
-    pub(super) chain: u32,
-}
-
-/// A journal file whose header is not good.
-pub(super) struct BadFile {
-    pub(super) path: Path,
+    /// How many there are to be read.
     pub(super) bytes: u64,
-    file_sequence: u64,
+    /// The numbers of its name.
+    pub(super) number: u64,
     pub(super) first_sequence: u64,
-    pub(super) why: &'static str,
+    /// The header and its CRC, with which the chain starts; `None` if it cannot be believed.
+    pub(super) header: Option<(FileHeader, u32)>,
+    /// What is wrong with the file as a whole, and where.
+    pub(super) fault: Option<(u64, String)>,
 }
 
 /// A prepared file.
@@ -39,14 +36,29 @@ pub(super) struct FreeFile {
 }
 
 pub(super) struct Inventory {
-    /// In order of their numbers, which have no gap.
+    /// In order of their numbers.
     pub(super) files: Vec<FoundFile>,
-    /// Files before a gap in the numbers, and what that gap is unless those files were freed.
-    pub(super) before_gap: Option<(Vec<FoundFile>, Damage)>,
+    /// Files that were freed before, whose removal got lost.
+    pub(super) freed: Vec<FoundFile>,
     /// The newest file, if it was made and never used.
-    pub(super) unused: Option<BadFile>,
+    pub(super) unused: Option<FoundFile>,
     /// In order of their numbers.
     pub(super) free: Vec<FreeFile>,
+}
+
+impl Inventory {
+    /// What the next file begins with; nothing limits the last one.
+    pub(super) fn limit(&self, index: usize) -> u64 {
+        self.files.get(index + 1).map_or(u64::MAX, |next| next.first_sequence)
+    }
+}
+
+impl FoundFile {
+    /// Whether nobody knows what came behind `offset`, the end of what is there: the file is short, or has neither a header
+    /// nor a write.
+    pub(super) fn has_lost_its_end(&self, offset: u64) -> bool {
+        self.fault.is_some() && (self.header.is_some() || offset == BLOCK)
+    }
 }
 
 pub(super) fn take(disk: &dyn Disk, config: &JournalConfig) -> Result<Inventory, RecoveryError> {
@@ -70,112 +82,108 @@ pub(super) fn take(disk: &dyn Disk, config: &JournalConfig) -> Result<Inventory,
     }
     named.sort();
     free.sort_by_key(|file| file.number);
-    let newest = named.last().map(|(file_sequence, ..)| *file_sequence);
     let mut files: Vec<FoundFile> = Vec::with_capacity(named.len());
-    let mut unused = None;
-    let mut before_gap = None;
-    for (file_sequence, first_sequence, path, bytes) in named {
-        check_name(file_sequence, first_sequence, &path)?;
-        if let Some(gap) = gap(&files, file_sequence, &path) {
-            before_gap.get_or_insert((Vec::new(), gap)).0.append(&mut files);
+    for (number, first_sequence, path, bytes) in named {
+        check_name(number, first_sequence, &path)?;
+        let mut file = FoundFile { path, bytes, number, first_sequence, header: None, fault: None };
+        match open(disk, config, &file)? {
+            Ok(header) => file.header = Some(header),
+            Err(why) => file.fault = Some((0, why)),
         }
-        match open(disk, config, &path, file_sequence, first_sequence, bytes)? {
-            Ok(file) => {
-                epoch_grows(&files, &file)?;
-                files.push(file);
-            }
-            Err(why) => {
-                let bad = BadFile { path, bytes, file_sequence, first_sequence, why };
-                if files.is_empty() && file_sequence > 1 {
-                    let what = format!("{}, and the files before it are missing", bad.why);
-                    return Err(damage(&bad.path, 0, what, 1, None).into());
-                }
-                never_used(disk, config, &bad, newest == Some(file_sequence))?;
-                unused = Some(bad);
-            }
+        check_size_and_place(&mut file, files.last());
+        files.push(file);
+    }
+    let freed = freed(disk, config, &mut files)?;
+    let unused = match files.pop_if(|newest| newest.header.is_none()) {
+        Some(newest) if files.is_empty() && newest.number > 1 => {
+            files.push(newest);
+            None
         }
-    }
-    Ok(Inventory { files, before_gap, unused, free })
-}
-
-fn damage(path: &Path, offset: u64, what: String, first_lost: u64, last_lost: Option<u64>) -> Damage {
-    let (first_lost, last_lost) = (Sequence(first_lost), last_lost.map(Sequence));
-    Damage { file: path.clone(), offset, what, first_lost, last_lost }
-}
-
-fn check_name(file_sequence: u64, first_sequence: u64, path: &Path) -> Result<(), RecoveryError> {
-    if first_sequence > 0 && (1..=NUMBER_MAX).contains(&file_sequence) {
-        return Ok(());
-    }
-    Err(damage(path, 0, format!("a name with numbers outside 1 to {NUMBER_MAX}"), 1, None).into())
-}
-
-/// A gap before a file. Files are freed one after another, but a removal may get lost although a later one did not.
-fn gap(files: &[FoundFile], file_sequence: u64, path: &Path) -> Option<Damage> {
-    let previous = files.last().filter(|previous| previous.header.file_sequence + 1 != file_sequence)?;
-    let expected = previous.header.file_sequence + 1;
-    let what = format!("it is file {file_sequence} of the journal, but file {expected} should come next");
-    Some(damage(path, 0, what, previous.header.first_sequence, None))
-}
-
-fn epoch_grows(files: &[FoundFile], file: &FoundFile) -> Result<(), RecoveryError> {
-    let previous = files.last().map_or(0, |previous| previous.header.epoch);
-    if file.header.epoch >= previous.max(1) && file.header.epoch <= NUMBER_MAX {
-        return Ok(());
-    }
-    let what = format!("it was opened in start {}, after a file of start {previous}", file.header.epoch);
-    Err(damage(&file.path, 0, what, file.header.first_sequence, None).into())
-}
-
-/// Reads a file's header. `Ok(Err)` says what is wrong with a header that was perhaps never written.
-fn open(
-    disk: &dyn Disk,
-    config: &JournalConfig,
-    path: &Path,
-    file_sequence: u64,
-    first_sequence: u64,
-    bytes: u64,
-) -> Result<Result<FoundFile, &'static str>, RecoveryError> {
-    let (header, chain) = match FileHeader::decode(&disk.read(path, 0, SECTOR_BYTES)?) {
-        Ok(good) => good,
-        Err(FileHeaderFault::UnknownVersion(found)) => {
-            return Err(RecoveryError::UnknownVersion { file: path.clone(), found });
+        Some(newest) if scan::next_write(&view(disk, config, &newest), BLOCK, BLOCK)?.write.is_some() => {
+            files.push(newest);
+            None
         }
-        Err(FileHeaderFault::Empty) => return Ok(Err("it has no header")),
-        Err(FileHeaderFault::Bad) => return Ok(Err("its header is damaged")),
+        other => other,
     };
-    let (found, expected) = ((header.identity, header.kind), (config.identity, config.kind));
-    if found != expected {
-        return Err(RecoveryError::WrongOwner { file: path.clone(), found, expected });
-    }
-    if (header.file_sequence, header.first_sequence) != (file_sequence, first_sequence) {
-        let (file, first) = (header.file_sequence, header.first_sequence);
-        let what = format!("its header says file {file} from record {first}, its name does not");
-        return Err(damage(path, 0, what, first_sequence.min(first), None).into());
-    }
-    if bytes < header.file_bytes {
-        let what = format!("it was made with {} bytes and has {bytes}", header.file_bytes);
-        return Err(damage(path, bytes, what, first_sequence, None).into());
-    }
-    Ok(Ok(FoundFile { path: path.clone(), header, chain }))
+    Ok(Inventory { files, freed, unused, free })
 }
 
-/// A file is named once its header is durable, and used after that: a bad header is harmless only in the newest file, and
-/// only if nothing was ever written behind it.
-fn never_used(disk: &dyn Disk, config: &JournalConfig, file: &BadFile, is_newest: bool) -> Result<(), RecoveryError> {
-    if !is_newest {
-        let what = format!("{}, and later files exist", file.why);
-        return Err(damage(&file.path, 0, what, file.first_sequence, None).into());
-    }
-    let view = FileView {
+/// How a file's writes are looked at.
+pub(super) fn view<'a>(disk: &'a dyn Disk, config: &JournalConfig, file: &'a FoundFile) -> FileView<'a> {
+    FileView {
         disk,
         path: &file.path,
         bytes: file.bytes,
         salt: format::salt(&config.identity, config.kind),
-        file_sequence: file.file_sequence,
-        epoch: None,
+        file_sequence: file.number,
+        epoch: file.header.as_ref().map(|(header, _)| header.epoch),
+    }
+}
+
+fn check_name(number: u64, first_sequence: u64, path: &Path) -> Result<(), RecoveryError> {
+    if (1..=NUMBER_MAX).contains(&first_sequence) && (1..=NUMBER_MAX).contains(&number) {
+        return Ok(());
+    }
+    let what = format!("a name with numbers outside 1 to {NUMBER_MAX}");
+    Err(Damage { file: path.clone(), offset: 0, what, lost: Lost::From(Sequence(1)) }.into())
+}
+
+/// Reads a file's header. `Ok(Err)` says what is wrong with one that cannot be believed.
+fn open(
+    disk: &dyn Disk,
+    config: &JournalConfig,
+    file: &FoundFile,
+) -> Result<Result<(FileHeader, u32), String>, RecoveryError> {
+    let (header, chain) = match FileHeader::decode(&disk.read(&file.path, 0, SECTOR_BYTES)?) {
+        Ok(good) => good,
+        Err(FileHeaderFault::UnknownVersion(found)) => {
+            return Err(RecoveryError::UnknownVersion { file: file.path.clone(), found });
+        }
+        Err(FileHeaderFault::Empty) => return Ok(Err("it has no header".into())),
+        Err(FileHeaderFault::Bad) => return Ok(Err("its header is damaged".into())),
     };
-    let Some(synced) = scan::beyond(&view, BLOCK, BLOCK, None)?.synced else { return Ok(()) };
-    let what = format!("{}, but there are writes behind it", file.why);
-    Err(damage(&file.path, 0, what, file.first_sequence, (synced >= file.first_sequence).then_some(synced)).into())
+    let (found, expected) = ((header.identity, header.kind), (config.identity, config.kind));
+    if found != expected {
+        return Err(RecoveryError::WrongOwner { file: file.path.clone(), found, expected });
+    }
+    let (number, first) = (header.file_sequence, header.first_sequence);
+    if (number, first) != (file.number, file.first_sequence) {
+        return Ok(Err(format!("its header says file {number} from record {first}, its name does not")));
+    }
+    Ok(Ok((header, chain)))
+}
+
+/// Finds what no crash leaves: files are made whole, and opened one after another.
+fn check_size_and_place(file: &mut FoundFile, previous: Option<&FoundFile>) {
+    let Some((header, _)) = &file.header else { return };
+    if file.bytes < header.file_bytes {
+        let what = format!("it was made with {} bytes and has {}", header.file_bytes, file.bytes);
+        file.fault = Some((file.bytes, what));
+    }
+    file.bytes = file.bytes.min(header.file_bytes);
+    let epoch_before = previous.and_then(|previous| previous.header.as_ref()).map_or(1, |(header, _)| header.epoch);
+    if header.epoch < epoch_before || header.epoch > NUMBER_MAX {
+        let what = format!("it was opened in start {}, after a file of start {epoch_before}", header.epoch);
+        (file.header, file.fault) = (None, Some((0, what)));
+    }
+}
+
+/// Takes out the files before a gap in the numbers, if something behind it says that nobody needed them any more: files are
+/// freed one after another, but the removal of one may get lost although that of a later one did not.
+fn freed(
+    disk: &dyn Disk,
+    config: &JournalConfig,
+    files: &mut Vec<FoundFile>,
+) -> Result<Vec<FoundFile>, RecoveryError> {
+    let gaps = |files: &[FoundFile]| -> Vec<usize> {
+        (1..files.len()).filter(|at| files[at - 1].number + 1 != files[*at].number).collect()
+    };
+    let Some(first_gap) = gaps(files).first().copied() else { return Ok(Vec::new()) };
+    let mut needed = 1;
+    for file in &files[first_gap..] {
+        needed = needed.max(file.header.as_ref().map_or(1, |(header, _)| header.oldest_file));
+        needed = needed.max(scan::beyond(&view(disk, config, file), BLOCK, BLOCK)?.oldest_file);
+    }
+    let last = gaps(files).into_iter().rfind(|at| files[*at].number <= needed).unwrap_or(0);
+    Ok(files.drain(..last).collect())
 }

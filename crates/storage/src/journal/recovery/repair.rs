@@ -16,25 +16,27 @@ use crate::journal::format::BLOCK_BYTES;
 /// How many zeros are written at once.
 const ZERO_CHUNK_BYTES: usize = 1024 * 1024;
 
+/// `keeps_unused`: the file that was never used is what tells of damage, and stays.
 pub(super) fn repair(
     disk: &dyn Disk,
     config: &JournalConfig,
     inventory: &Inventory,
     end: &LogEnd,
+    keeps_unused: bool,
 ) -> Result<Vec<Cut>, RecoveryError> {
     let mut cuts = Vec::new();
-    for file in inventory.before_gap.iter().flat_map(|(files, _)| files) {
+    for file in &inventory.freed {
         let why = "it was freed before, and its removal got lost".into();
-        cuts.push(remove(disk, config, &file.path, file.header.file_bytes, why)?);
+        cuts.push(remove(disk, config, &file.path, file.bytes, why)?);
     }
-    if let Some(unused) = &inventory.unused {
-        let why = format!("made and never used: {}", unused.why);
-        cuts.push(remove(disk, config, &unused.path, unused.bytes, why)?);
+    if let Some(unused) = inventory.unused.as_ref().filter(|_| !keeps_unused) {
+        let (_, what) = unused.fault.as_ref().expect("that is why it is unused");
+        cuts.push(remove(disk, config, &unused.path, unused.bytes, format!("made and never used: {what}"))?);
     }
     for index in end.removed(inventory) {
         let file = &inventory.files[index];
         let why = "nothing in it follows what was kept, and none of it had been synced".into();
-        cuts.push(remove(disk, config, &file.path, file.header.file_bytes, why)?);
+        cuts.push(remove(disk, config, &file.path, file.bytes, why)?);
     }
     if let Some(tail) = end.tail.as_ref().filter(|tail| tail.end > tail.offset) {
         let file = &inventory.files[tail.file];

@@ -147,44 +147,66 @@ pub(in crate::journal) fn records(
     Err(RecordsFault::Contradiction(format!("{} bytes follow the last of {} records", rest.len(), header.count)))
 }
 
-/// What stands behind a place where the chain does not go on.
-#[derive(Default)]
+/// The next write behind a place where the chain does not go on.
+pub(super) struct NextWrite {
+    /// Where it is, and its header.
+    pub(super) write: Option<(u64, WriteHeader)>,
+    /// Behind the last byte before it that is not zero; the place itself if all are zero.
+    pub(super) end: u64,
+}
+
+/// Looks at everything from `offset` on, for a write from `writes_from` on.
+pub(super) fn next_write(view: &FileView<'_>, offset: u64, writes_from: u64) -> DiskResult<NextWrite> {
+    let mut next = NextWrite { write: None, end: offset };
+    each_block(view, offset, &mut |at, block| {
+        next.write = view.header_of(block, at).filter(|_| at >= writes_from).map(|header| (at, header));
+        if let Some(last) = block.iter().rposition(|byte| *byte != 0) {
+            next.end = at + last as u64 + 1;
+        }
+        next.write.is_some()
+    })?;
+    Ok(next)
+}
+
+/// What stands behind a place where the chain does not go on, to the file's end.
 pub(super) struct Beyond {
-    /// A write that follows in the chain, though not in place.
-    pub(super) follows: Option<u64>,
-    /// The highest record that a write states as synced; `None` if there is no write.
-    pub(super) synced: Option<u64>,
+    /// The highest record that a write states as synced; 0 if there is no write.
+    pub(super) synced: u64,
+    /// The highest file that a write states as the oldest one needed; 0 if there is no write.
+    pub(super) oldest_file: u64,
     /// Where the last byte that is not zero ends; the place itself if all are zero.
     pub(super) end: u64,
 }
 
-/// Looks at everything from `offset` on, for writes from `writes_from` on. Stops at a write that begins with the record
-/// and the chain's value in `follows`.
-pub(super) fn beyond(
-    view: &FileView<'_>,
-    offset: u64,
-    writes_from: u64,
-    follows: Option<(u64, u32)>,
-) -> DiskResult<Beyond> {
-    let mut found = Beyond { end: offset, ..Beyond::default() };
+/// Looks at everything from `offset` on, for writes from `writes_from` on.
+pub(super) fn beyond(view: &FileView<'_>, offset: u64, writes_from: u64) -> DiskResult<Beyond> {
+    let mut found = Beyond { synced: 0, oldest_file: 0, end: offset };
+    each_block(view, offset, &mut |at, block| {
+        if let Some(last) = block.iter().rposition(|byte| *byte != 0) {
+            found.end = at + last as u64 + 1;
+        }
+        if let Some(header) = view.header_of(block, at).filter(|_| at >= writes_from) {
+            found.synced = found.synced.max(header.synced);
+            found.oldest_file = found.oldest_file.max(header.oldest_file);
+        }
+        false
+    })?;
+    Ok(found)
+}
+
+/// Gives each block from `offset` on, until one is the last that is wanted.
+fn each_block(view: &FileView<'_>, offset: u64, is_last: &mut dyn FnMut(u64, &[u8]) -> bool) -> DiskResult<()> {
     let mut at = offset;
     loop {
         let chunk = view.chunk(at)?;
-        if let Some(last) = chunk.iter().rposition(|byte| *byte != 0) {
-            found.end = at + last as u64 + 1;
+        if chunk.is_empty() {
+            return Ok(());
         }
         for block in chunk.chunks(BLOCK_BYTES) {
-            if let Some(header) = view.header_of(block, at).filter(|_| at >= writes_from) {
-                found.synced = found.synced.max(Some(header.synced));
-                if follows == Some((header.first_sequence, header.chain)) {
-                    found.follows = Some(at);
-                    return Ok(found);
-                }
+            if is_last(at, block) {
+                return Ok(());
             }
             at += block.len() as u64;
-        }
-        if chunk.is_empty() {
-            return Ok(found);
         }
     }
 }

@@ -26,20 +26,21 @@ pub(super) struct Start {
 }
 
 /// Writes the records of `file`, which are durable, to a file that takes its place. `None` when they fill more than half
-/// of it: such a file is worth its place.
+/// of it: such a file is worth its place. Only for a journal without damage.
 pub(super) fn take_over(
     disk: &dyn Disk,
     config: &JournalConfig,
     file: &FoundFile,
     start: &Start,
 ) -> Result<Option<Current>, RecoveryError> {
+    let Some((old, old_chain)) = &file.header else { return Ok(None) };
     let synced = start.next_sequence - 1;
     let header = FileHeader {
         epoch: start.epoch,
         file_bytes: config.file_bytes,
         synced,
         oldest_file: start.oldest_file,
-        ..file.header.clone()
+        ..old.clone()
     };
     let block = header.encode();
     let (_, mut chain) = FileHeader::decode(&block).expect("what was encoded is decoded");
@@ -48,13 +49,13 @@ pub(super) fn take_over(
     let view = FileView {
         disk,
         path: &file.path,
-        bytes: file.header.file_bytes,
+        bytes: old.file_bytes,
         salt,
-        file_sequence: file.header.file_sequence,
-        epoch: Some(file.header.epoch),
+        file_sequence: old.file_sequence,
+        epoch: Some(old.epoch),
     };
-    let (mut from, mut from_chain, mut offset) = (BLOCK, file.chain, BLOCK);
-    let mut next_sequence = file.header.first_sequence;
+    let (mut from, mut from_chain, mut offset) = (BLOCK, *old_chain, BLOCK);
+    let mut next_sequence = old.first_sequence;
     while let Found::Write(write, records, after) = scan::write_at(&view, from, from_chain)? {
         (from, from_chain) = (from + write.padded_bytes(), after);
         next_sequence = write.next_sequence();

@@ -1,27 +1,32 @@
-//! Following the chain through all files, and deciding at its end: an end, a torn tail, or damage.
+//! Following the chain through all files, and deciding where it does not go on: an end, a torn tail, or damage.
 //!
 //! The one rule behind every decision: a record that anything later states as synced was confirmed, so if it is not there
 //! it is damage; a record that nothing states was confirmed to nobody, so it may be cut. Writes of a synced journal
 //! always state what was before them; those of a buffered one state what a sync has covered.
+//!
+//! Behind damage the walk goes on with the next write that can be believed, of which every header can be verified alone.
+//! What that means for the groups is with [`Doubts`].
 
 use std::collections::{BTreeMap, VecDeque};
 
 use lockgate_wire::GroupId;
 
-use super::RecoveredRecord;
-use super::error::{Damage, RecoveryError};
-use super::inventory::{FoundFile, Inventory};
-use super::scan::{self, Beyond, FileView, Found};
+use super::error::{Damage, Lost, RecoveryError};
+use super::inventory::{self, FoundFile, Inventory};
+use super::scan::{self, Found};
+use super::{Doubts, RecoveredRecord};
 use crate::disk::Disk;
-use crate::journal::format::{self, BLOCK_BYTES, WriteHeader};
+use crate::journal::format::{BLOCK_BYTES, WriteHeader};
 use crate::journal::{JournalConfig, JournalKind, Sequence};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
+/// So many places of damage are told; all count.
+const DAMAGES_TOLD: usize = 16;
+
 pub(super) struct Walk<'a> {
     disk: &'a dyn Disk,
-    kind: JournalKind,
-    salt: u32,
+    config: &'a JournalConfig,
     record: &'a mut dyn FnMut(RecoveredRecord),
     /// The next record's number.
     pub(super) expected: u64,
@@ -31,7 +36,11 @@ pub(super) struct Walk<'a> {
     /// The file whose last write is an end mark, if that is the last write of all.
     pub(super) end_mark: Option<usize>,
     /// Files before this one are not needed, says whatever came last.
-    oldest_needed: u64,
+    pub(super) oldest_needed: u64,
+    /// The highest start that any file or write is of.
+    pub(super) epoch: u64,
+    pub(super) damages: Vec<Damage>,
+    pub(super) doubts: Doubts,
     /// Writes that nothing has stated as synced yet.
     doubtful: VecDeque<Doubtful>,
 }
@@ -73,22 +82,55 @@ impl LogEnd {
 struct Stop {
     offset: u64,
     why: String,
-    beyond: Beyond,
+    /// Writes from here on may say more.
+    behind: u64,
+    /// What goes on from here, if the next write does.
+    chain: Chain,
+}
+
+/// Which write would follow.
+#[derive(Clone, Copy)]
+enum Chain {
+    /// None: what stands here breaks it.
+    Broken,
+    /// One that states this value. Only marks can have stood before it.
+    At(u32),
+    /// The first one: the value in the file's header is lost.
+    Unknown,
+    /// None, and no crash leaves that.
+    Contradicted,
+}
+
+/// What a stop is.
+enum Decision {
+    /// The end of what this file has.
+    End,
+    /// It goes on here, and nothing is missing.
+    GoesOn(u64, u32),
+    Torn(Tail),
+    /// Damage; everything up to this record was confirmed, if anybody says so.
+    Damage(Option<u64>),
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(disk: &'a dyn Disk, config: &JournalConfig, record: &'a mut dyn FnMut(RecoveredRecord)) -> Self {
+    pub(super) fn new(
+        disk: &'a dyn Disk,
+        config: &'a JournalConfig,
+        record: &'a mut dyn FnMut(RecoveredRecord),
+    ) -> Self {
         Self {
             disk,
-            kind: config.kind,
-            salt: format::salt(&config.identity, config.kind),
+            config,
             record,
             expected: 1,
             counters: BTreeMap::new(),
             records: 0,
             bytes: 0,
             end_mark: None,
-            oldest_needed: 0,
+            oldest_needed: 1,
+            epoch: 0,
+            damages: Vec::new(),
+            doubts: Doubts::default(),
             doubtful: VecDeque::new(),
         }
     }
@@ -96,59 +138,91 @@ impl<'a> Walk<'a> {
     /// Hands out every record that counts.
     pub(super) fn all(&mut self, inventory: &Inventory) -> Result<LogEnd, RecoveryError> {
         let files = &inventory.files;
-        self.expected = files.first().map_or(1, |file| file.header.first_sequence);
+        self.expected = files.first().map_or(1, |file| file.first_sequence);
+        self.epoch = files.iter().filter_map(|file| file.header.as_ref()).map(|(header, _)| header.epoch).max().unwrap_or(0);
         let mut tail = None;
         for (index, file) in files.iter().enumerate() {
-            let next_first = files.get(index + 1).map(|next| next.header.first_sequence);
-            self.oldest_needed = self.oldest_needed.max(file.header.oldest_file);
-            self.now_synced(file.header.synced);
-            let stop = self.file(index, file, next_first)?;
-            if next_first != Some(self.expected) {
-                tail = self.decide(inventory, index, stop)?;
+            if let Some((offset, what)) = &file.fault {
+                self.damaged(file, *offset, what.clone(), Lost::Nothing);
+            }
+            if let Some((header, _)) = &file.header {
+                self.oldest_needed = self.oldest_needed.max(header.oldest_file);
+                self.now_synced(header.synced);
+            }
+            if index > 0 && !follows(&files[index - 1], file) && !self.is_told(file) {
+                self.damaged(file, 0, out_of_order(&files[index - 1], file), Lost::Nothing);
+            }
+            tail = self.file(inventory, index)?;
+            if tail.is_some() {
                 break;
             }
         }
-        if let Some(first) = files.first().filter(|first| first.header.file_sequence > self.oldest_needed) {
-            let (found, needed) = (first.header.file_sequence, self.oldest_needed);
+        if let Some(first) = files.first().filter(|first| first.number > self.oldest_needed) {
+            let (found, needed) = (first.number, self.oldest_needed);
             let what = format!("it is file {found} of the journal, but files from {needed} on are needed");
-            self.expected = 1;
-            let missing = self.damage(first, 0, what, Some(first.header.first_sequence - 1));
-            return Err(inventory.before_gap.as_ref().map_or(missing, |(_, gap)| gap.clone()).into());
+            let lost = match first.first_sequence {
+                1 => Lost::Nothing,
+                next => Lost::Records(Sequence(1), Sequence(next - 1)),
+            };
+            self.damaged(first, 0, what, lost);
+            self.doubts.gap_at_the_front();
         }
         Ok(LogEnd { doubtful: std::mem::take(&mut self.doubtful), tail })
     }
 
-    /// Follows the chain through one file. `limit`: what the next file begins with; records from there on in this file
-    /// were cut once and stay so.
-    fn file(&mut self, index: usize, file: &FoundFile, limit: Option<u64>) -> Result<Stop, RecoveryError> {
-        let view = self.view(file);
-        let mut offset = BLOCK;
-        let mut chain = file.chain;
+    /// Reads one file from end to end, past what is damaged in it. Gives the tail, if the log ends here.
+    fn file(&mut self, inventory: &Inventory, index: usize) -> Result<Option<Tail>, RecoveryError> {
+        let file = &inventory.files[index];
+        let mut stop = match &file.header {
+            Some((_, chain)) => self.follow(inventory, index, BLOCK, *chain)?,
+            None => Stop { offset: BLOCK, why: "there is no good write".into(), behind: BLOCK, chain: Chain::Unknown },
+        };
         loop {
-            let (header, why) = match scan::write_at(&view, offset, chain)? {
-                Found::Write(header, records, after) if limit.is_none_or(|limit| header.next_sequence() <= limit) => {
-                    self.take(index, file, offset, &header, records)?;
+            let place = match self.decide(inventory, index, &stop)? {
+                Decision::End => return Ok(None),
+                Decision::Torn(tail) => return Ok(Some(tail)),
+                Decision::GoesOn(offset, chain) => Some((offset, chain)),
+                Decision::Damage(stated) => self.go_on_behind(inventory, index, stop, stated)?,
+            };
+            let Some((offset, chain)) = place else { return Ok(None) };
+            stop = self.follow(inventory, index, offset, chain)?;
+        }
+    }
+
+    /// Follows the chain from a place until it does not go on. Records that the next file begins with, and later ones, were
+    /// cut here once and stay so.
+    fn follow(
+        &mut self,
+        inventory: &Inventory,
+        index: usize,
+        mut offset: u64,
+        mut chain: u32,
+    ) -> Result<Stop, RecoveryError> {
+        let file = &inventory.files[index];
+        let limit = inventory.limit(index);
+        let view = inventory::view(self.disk, self.config, file);
+        loop {
+            let (why, behind, chain) = match scan::write_at(&view, offset, chain)? {
+                Found::Write(header, ..) if header.next_sequence() > limit => {
+                    ("a write that was cut before".into(), header.padded_bytes(), Chain::Broken)
+                }
+                Found::Write(header, ..) if header.first_sequence != self.expected => {
+                    let (found, expected) = (header.first_sequence, self.expected);
+                    let why = format!("a write begins with record {found}, expected was {expected}");
+                    (why, BLOCK, Chain::Contradicted)
+                }
+                Found::Write(header, records, after) => {
+                    self.take(index, file, offset, &header, records);
                     chain = after;
                     offset += header.padded_bytes();
                     continue;
                 }
-                Found::Write(header, ..) => (Some(header), "a write that was cut before".into()),
-                Found::Broken(header, why) => (header, why),
-                Found::Contradiction(what) => return Err(self.damage(file, offset, what, None).into()),
-            };
-            if limit == Some(self.expected) {
-                return Ok(Stop { offset, why, beyond: Beyond::default() });
-            }
-            let beyond = match header {
                 // The bad write ends where its header says: what its records hold is not looked at.
-                Some(header) => scan::beyond(&view, offset, offset + header.padded_bytes(), None)?,
-                // If the next good write follows in the chain, only marks can have stood here.
-                None => scan::beyond(&view, offset, offset + BLOCK, Some((self.expected, chain)))?,
+                Found::Broken(Some(header), why) => (why, header.padded_bytes(), Chain::Broken),
+                Found::Broken(None, why) => (why, BLOCK, Chain::At(chain)),
+                Found::Contradiction(why) => (why, BLOCK, Chain::Contradicted),
             };
-            match beyond.follows {
-                Some(resumed) => offset = resumed,
-                None => return Ok(Stop { offset, why, beyond }),
-            }
+            return Ok(Stop { offset, why, behind: offset + behind, chain });
         }
     }
 
@@ -159,21 +233,18 @@ impl<'a> Walk<'a> {
         offset: u64,
         header: &WriteHeader,
         records: Vec<RecoveredRecord>,
-    ) -> Result<(), RecoveryError> {
-        if header.first_sequence != self.expected {
-            let what = format!("a write begins with record {}, expected was {}", header.first_sequence, self.expected);
-            return Err(self.damage(file, offset, what, None).into());
-        }
+    ) {
         for record in &records {
-            let before = self.counters.insert(record.group, record.counter);
-            if before.is_some_and(|before| before.checked_add(1) != Some(record.counter)) {
-                let (group, counter) = (record.group, record.counter);
+            let (group, counter) = (record.group, record.counter);
+            let before = self.counters.insert(group, counter);
+            if !self.doubts.record(group, before, counter) {
                 let what =
                     format!("record {} is number {counter} of group {group}, which does not follow", record.sequence);
-                return Err(self.damage(file, offset, what, None).into());
+                self.damaged(file, offset, what, Lost::Nothing);
             }
         }
         self.oldest_needed = self.oldest_needed.max(header.oldest_file);
+        self.epoch = self.epoch.max(header.epoch);
         self.now_synced(header.synced);
         self.expected = header.next_sequence();
         self.end_mark = header.is_end().then_some(index);
@@ -186,7 +257,6 @@ impl<'a> Walk<'a> {
             last: self.expected - 1,
         });
         records.into_iter().for_each(&mut *self.record);
-        Ok(())
     }
 
     fn now_synced(&mut self, synced: u64) {
@@ -195,48 +265,117 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The chain ends in `files[index]`, and what follows does not go on from there. `None`: a clean end.
-    fn decide(&self, inventory: &Inventory, index: usize, stop: Stop) -> Result<Option<Tail>, RecoveryError> {
+    /// The chain ends in `files[index]`, and what follows does not go on from there.
+    fn decide(&self, inventory: &Inventory, index: usize, stop: &Stop) -> Result<Decision, RecoveryError> {
         let (file, later) = (&inventory.files[index], &inventory.files[index + 1..]);
-        let mut stated = stop.beyond.synced.unwrap_or(0);
+        let limit = inventory.limit(index);
+        if limit == self.expected {
+            return Ok(Decision::End);
+        }
+        if limit < self.expected || matches!(stop.chain, Chain::Contradicted) {
+            return Ok(Decision::Damage(None));
+        }
+        let view = inventory::view(self.disk, self.config, file);
+        let next = scan::next_write(&view, stop.offset, stop.behind)?;
+        let (mut stated, mut end) = (0, next.end);
+        if let Some((offset, next)) = next.write {
+            let goes_on = match stop.chain {
+                Chain::At(chain) => next.chain == chain,
+                Chain::Unknown => true,
+                Chain::Broken | Chain::Contradicted => false,
+            };
+            if goes_on && next.first_sequence == self.expected {
+                return Ok(Decision::GoesOn(offset, next.chain));
+            }
+            // Only if it does not say it alone, everything behind it is looked at.
+            if next.synced >= self.expected {
+                return Ok(Decision::Damage(Some(next.synced)));
+            }
+            let beyond = scan::beyond(&view, stop.offset, stop.behind)?;
+            (stated, end) = (beyond.synced, beyond.end);
+        }
         for file in later {
-            let beyond = scan::beyond(&self.view(file), BLOCK, BLOCK, None)?;
-            stated = stated.max(file.header.synced).max(beyond.synced.unwrap_or(0));
+            let beyond = scan::beyond(&inventory::view(self.disk, self.config, file), BLOCK, BLOCK)?;
+            let header = file.header.as_ref().map_or(0, |(header, _)| header.synced);
+            stated = stated.max(header).max(beyond.synced);
         }
-        if let (Some(unused), JournalKind::Synced) = (&inventory.unused, self.kind) {
-            stated = stated.max(unused.first_sequence.saturating_sub(1));
-        }
-        if let Some(next) = later.first().filter(|next| next.header.first_sequence < self.expected) {
-            let (first, expected) = (next.header.first_sequence, self.expected);
-            let what =
-                format!("it begins with record {first}, but the files before it end with record {}", expected - 1);
-            return Err(self.damage(next, 0, what, None).into());
+        if let (Some(unused), JournalKind::Synced) = (&inventory.unused, self.config.kind) {
+            stated = stated.max(unused.first_sequence - 1);
         }
         if stated >= self.expected {
-            return Err(self.damage(file, stop.offset, stop.why, Some(stated)).into());
+            return Ok(Decision::Damage(Some(stated)));
+        }
+        let is_ended = self.end_mark == Some(index);
+        if later.is_empty() && !is_ended && file.has_lost_its_end(stop.offset) {
+            return Ok(Decision::Damage(None));
         }
         // Nothing was ever begun behind an end mark: what is there was there before.
-        let torn = stop.beyond.end > stop.offset && self.end_mark != Some(index);
-        let tail = Tail { file: index, offset: stop.offset, end: stop.beyond.end, why: stop.why };
-        Ok((torn || !later.is_empty()).then_some(tail))
+        let torn = end > stop.offset && !is_ended;
+        if !torn && later.is_empty() {
+            return Ok(Decision::End);
+        }
+        Ok(Decision::Torn(Tail { file: index, offset: stop.offset, end, why: stop.why.clone() }))
     }
 
-    fn view<'f>(&self, file: &'f FoundFile) -> FileView<'f>
-    where
-        'a: 'f,
-    {
-        FileView {
-            disk: self.disk,
-            path: &file.path,
-            bytes: file.header.file_bytes,
-            salt: self.salt,
-            file_sequence: file.header.file_sequence,
-            epoch: Some(file.header.epoch),
+    /// Notes damage and finds where the journal goes on: in this file, or (`None`) with the next one.
+    fn go_on_behind(
+        &mut self,
+        inventory: &Inventory,
+        index: usize,
+        stop: Stop,
+        stated: Option<u64>,
+    ) -> Result<Option<(u64, u32)>, RecoveryError> {
+        let (file, next_file) = (&inventory.files[index], inventory.files.get(index + 1));
+        let limit = inventory.limit(index);
+        let view = inventory::view(self.disk, self.config, file);
+        let mut behind = stop.behind;
+        let resumed = loop {
+            let Some((at, header)) = scan::next_write(&view, behind, behind)?.write else { break None };
+            if header.first_sequence >= self.expected && header.next_sequence() <= limit {
+                break Some((at, header));
+            }
+            behind = at + BLOCK;
+        };
+        let next = match (&resumed, next_file) {
+            (Some((_, header)), _) => Some(header.first_sequence),
+            (None, Some(next)) => Some(next.first_sequence),
+            (None, None) => stated.map(|stated| stated + 1),
+        };
+        let first = self.expected;
+        let lost = match next {
+            Some(next) if next <= first => Lost::Nothing,
+            Some(next) => Lost::Records(Sequence(first), Sequence(next - 1)),
+            None => Lost::From(Sequence(first)),
+        };
+        match next_file.filter(|next| resumed.is_none() && !follows(file, next)) {
+            Some(next) => self.damaged(next, 0, out_of_order(file, next), lost),
+            None => self.damaged(file, stop.offset, stop.why, lost),
+        }
+        if lost != Lost::Nothing {
+            self.doubts.gap();
+            // Where nobody knows how many, the next start has to find a gap here as well.
+            self.expected = next.unwrap_or(first + 1);
+            self.end_mark = None;
+        }
+        Ok(resumed.map(|(at, header)| (at, header.chain)))
+    }
+
+    fn is_told(&self, file: &FoundFile) -> bool {
+        self.damages.iter().any(|damage| damage.file == file.path)
+    }
+
+    fn damaged(&mut self, file: &FoundFile, offset: u64, what: String, lost: Lost) {
+        if self.damages.len() < DAMAGES_TOLD {
+            self.damages.push(Damage { file: file.path.clone(), offset, what, lost });
         }
     }
+}
 
-    fn damage(&self, file: &FoundFile, offset: u64, what: String, last_lost: Option<u64>) -> Damage {
-        let first_lost = Sequence(self.expected);
-        Damage { file: file.path.clone(), offset, what, first_lost, last_lost: last_lost.map(Sequence) }
-    }
+/// Whether a file's number is the next one after this.
+fn follows(before: &FoundFile, file: &FoundFile) -> bool {
+    before.number + 1 == file.number
+}
+
+fn out_of_order(before: &FoundFile, file: &FoundFile) -> String {
+    format!("it is file {} of the journal, but file {} should come next", file.number, before.number + 1)
 }

@@ -157,11 +157,9 @@ impl Rig {
         recover_all(&self.disk, &self.config)
     }
 
+    /// The first damage that recovery tells of.
     fn damage(&self) -> Damage {
-        match self.recover() {
-            Err(RecoveryError::Damage(damage)) => damage,
-            other => panic!("expected damage: {other:?}"),
-        }
+        self.recover().unwrap().recovered.damages.first().expect("damage").clone()
     }
 }
 
