@@ -76,6 +76,9 @@ pub(crate) struct Controller {
     checkpointing: bool,
     /// The journal asks for a checkpoint, so that its files can go.
     is_written_down: bool,
+    /// The newest checkpoint is older than the journal's base: until there is a new one, the journal has to keep what is
+    /// below its base.
+    is_behind_base: bool,
 }
 
 impl Controller {
@@ -96,6 +99,7 @@ impl Controller {
             entries_since_checkpoint: 0,
             checkpointing: false,
             is_written_down: true,
+            is_behind_base: false,
         }
     }
 
@@ -289,6 +293,16 @@ impl Controller {
         self.background.run(core);
     }
 
+    /// Recovery found a checkpoint that is older than the journal's base.
+    pub(crate) fn found_behind_base(&mut self) {
+        self.is_behind_base = true;
+    }
+
+    /// Whether the journal has to keep what is below its base.
+    pub(crate) fn is_behind_base(&self) -> bool {
+        self.is_behind_base
+    }
+
     /// Has the catalog written down, so that the journal need not have it.
     pub(crate) fn write_down(&mut self) {
         self.is_written_down = false;
@@ -316,6 +330,8 @@ impl Controller {
         if let Some((Done::Checkpointed(base), _)) = self.background.finished(core, result) {
             core.metrics.checkpoints += 1;
             self.checkpointing = false;
+            // What was replayed is in it, as soon as all of it was.
+            self.is_behind_base &= !self.serving;
             // A journal that refuses it has failed or ends, and says so itself.
             let _ = core.host.mark_base(METADATA_GROUP, base, &mut core.journals);
             if self.checkpoints.last() != Some(&base.index) {

@@ -95,6 +95,7 @@ pub fn move_journals(disk: &dyn Disk, from: &NodeConfig, to: &NodeConfig) -> Res
             return Err(MoveError::Damaged(shard));
         }
         moved.findings.extend(recovered.report.findings);
+        moved.findings.extend(recovered.report.damage);
         if let Some(metadata) = recovered.metadata {
             new[usize::from(METADATA_SHARD.0)].take(metadata.group, &mut moved)?;
         }

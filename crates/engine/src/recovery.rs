@@ -101,6 +101,8 @@ pub struct RecoveryReport {
     pub ended_cleanly: bool,
     /// Everything that was not as an orderly stop leaves it, a line each.
     pub findings: Vec<String>,
+    /// What no crash leaves, in the journals, a line each. What it costs is told of whom it may concern.
+    pub damage: Vec<String>,
 }
 
 /// Why a shard cannot start.
@@ -221,9 +223,8 @@ pub fn recover(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<Rec
     let buffered = journals.recover(node, shard, JournalKind::Buffered, &mut report)?;
     let marked = journals.marked;
     // What is not marked has nothing in the buffered journal.
-    let is_suspect = |group| {
-        synced.doubts.is_suspect(group) || (marked.contains(&group) && buffered.doubts.is_suspect(group))
-    };
+    let is_suspect =
+        |group| synced.doubts.is_suspect(group) || (marked.contains(&group) && buffered.doubts.is_suspect(group));
     let damage = || {
         let damages = || synced.damages.iter().chain(&buffered.damages);
         let costly = damages().find(|damage| damage.lost != Lost::Nothing);
@@ -328,7 +329,7 @@ impl Journals<'_> {
         // A journal that was never used has nothing that could have ended otherwise.
         report.ended_cleanly &= recovered.ended_cleanly || recovered.files == 0;
         report.findings.extend(recovered.cuts.iter().map(ToString::to_string));
-        report.findings.extend(recovered.damages.iter().map(ToString::to_string));
+        report.damage.extend(recovered.damages.iter().map(ToString::to_string));
         Ok(recovered)
     }
 

@@ -7,6 +7,7 @@ pub mod invariants;
 pub mod oracle;
 pub mod reduction;
 pub mod rng;
+pub mod rot;
 pub mod shrink;
 mod telling;
 pub mod time;

@@ -28,10 +28,12 @@ pub enum Source {
     RefusedFiles,
     /// Times in which producers send as much as they can, in their order.
     Rush,
+    /// Starts before which copies of the disk are hurt, by the number of the process.
+    Rot,
 }
 
 /// The faults by their names in a reduction.
-const FAULTS: [(&str, Source); 9] = [
+const FAULTS: [(&str, Source); 10] = [
     ("link", Source::Link),
     ("node", Source::Node),
     ("start", Source::Start),
@@ -41,6 +43,7 @@ const FAULTS: [(&str, Source); 9] = [
     ("clock", Source::WrongClock),
     ("refused", Source::RefusedFiles),
     ("rush", Source::Rush),
+    ("rot", Source::Rot),
 ];
 /// No run has more of anything; what is written larger is refused.
 const NUMBER_MAX: u32 = 1_000_000;

@@ -104,7 +104,8 @@ fn text(rehearsal: &Rehearsal, reading: &Reading) -> String {
         if let Some(report) = &outcome.report {
             let stop = if report.ended_cleanly { "an orderly stop" } else { "a crash" };
             lines.push(format!("shard {shard}: {} records in its journals, after {stop}", report.journal_records));
-            lines.extend(report.findings.iter().map(|finding| format!("shard {shard}: {finding}")));
+            let findings = report.findings.iter().chain(&report.damage);
+            lines.extend(findings.map(|finding| format!("shard {shard}: {finding}")));
         }
         lines.extend(outcome.refused.iter().map(|why| format!("shard {shard}: REFUSED: {why}")));
     }
@@ -121,7 +122,7 @@ fn json(rehearsal: &Rehearsal, reading: &Reading) -> Value {
             "shard": outcome.shard.0, "starts": report.is_some(), "refused": outcome.refused,
             "journal_records": report.map(|report| report.journal_records),
             "ended_cleanly": report.map(|report| report.ended_cleanly),
-            "findings": report.map(|report| &report.findings),
+            "findings": report.map(|report| report.findings.iter().chain(&report.damage).collect::<Vec<_>>()),
         })
     });
     json!({

@@ -1,9 +1,10 @@
-//! Something that was confirmed is gone or changed: the node does not start, says what is lost, and touches nothing.
+//! Something that was confirmed is gone or changed. Whoever may have lost something is refused: a partition, or with the
+//! catalog the whole start. What is damaged is told, and stays as it is.
 
 use std::fs;
 
 use crate::journal::place;
-use crate::node::{End, Node};
+use crate::node::{End, Node, stop};
 
 const WHAT_TO_DO: &str = "Keep the files as they are";
 
@@ -14,7 +15,7 @@ fn a_bad_record_that_a_later_write_states_as_synced_is_damage() {
     let (offset, _) = file.entries()[file.entries().len() - 2];
     file.flip(offset + 200);
     let damaged = format!("{} is damaged at offset {offset}: ", file.name);
-    let start = node.is_refused(&[&damaged, "At least the records ", "lost, which had been confirmed", WHAT_TO_DO]);
+    let start = node.is_refused(&[&damaged, "The records ", "lost, which had been confirmed", WHAT_TO_DO]);
     let announced = start.announced["shards"][0]["refused"][0].as_str().unwrap();
     assert!(announced.contains(&damaged), "{announced}");
 }
@@ -49,33 +50,64 @@ fn anything_bad_before_an_end_mark_is_damage() {
 }
 
 #[test]
-fn a_torn_tail_in_an_older_file_that_a_later_start_has_built_on_is_damage() {
+fn a_torn_tail_in_an_older_file_that_a_later_start_has_built_on_is_damage_and_refuses_whom_it_may_concern() {
     let node = Node::with_records(&[&["a", "b"], &["c"]], End::Killed);
     let files = node.journal();
     let (offset, _) = files[0].last_entry_alone();
     files[0].flip(offset + 200);
-    node.is_refused(&[&format!("{} is damaged at offset {offset}: ", files[0].name), WHAT_TO_DO]);
-}
-
-#[test]
-fn a_bad_header_of_a_file_that_has_writes_is_damage() {
-    let node = Node::with_records(&[&["a"], &["b"]], End::Killed);
-    for file in node.journal() {
-        let good = file.bytes(0, 4096);
-        file.flip(100);
-        node.is_refused(&[&format!("{} is damaged at offset 0: its header is damaged", file.name), WHAT_TO_DO]);
-        file.overwrite(0, &good);
+    let damaged = format!("{} is damaged at offset {offset}: ", files[0].name);
+    // The catalog's next record proves that nothing of it was lost; the partition's does not.
+    for _ in 0..2 {
+        node.goes_on_without_the_partition(&["records of its group", &damaged, "delete the topic"]);
     }
-    node.goes_on_with(&["a", "b"]).warned_of_nothing();
 }
 
 #[test]
-fn a_short_file_is_damage() {
+fn a_partition_that_may_have_lost_something_ends_with_its_topic_and_the_node_goes_on() {
+    let node = Node::with_records(&[&["a", "b"], &["c"]], End::Killed);
+    let (offset, _) = node.journal()[0].last_entry_alone();
+    node.journal()[0].flip(offset + 200);
+    let mut start = node.start();
+    let broker = start.broker.take().unwrap();
+    node.scratch.run(&broker, &["topic", "delete", "t"]);
+    node.scratch.run(&broker, &["topic", "create", "t"]);
+    node.produce(&broker, "d");
+    stop(broker);
+    let start = node.goes_on_with(&["d"]);
+    start.warned_of(&["is damaged at offset"]);
+}
+
+#[test]
+fn a_bad_header_of_a_file_that_has_writes_is_told_and_nothing_in_the_file_is_lost() {
+    let node = Node::with_records(&[&["a"], &["b"]], End::Killed);
+    let file = &node.journal()[0];
+    file.flip(100);
+    let start = node.goes_on_with(&["a", "b"]);
+    start.warned_of(&[&file.name, "is damaged at offset 0: its header is damaged. No record is missing"]);
+}
+
+#[test]
+fn a_short_file_is_damage_and_refuses_whom_it_may_concern() {
+    let node = Node::with_records(&[&["a"], &["b"]], End::Stopped);
+    let file = &node.journal()[1];
+    let whole = fs::metadata(&file.path).unwrap().len();
+    let (offset, _) = *file.entries().last().unwrap();
+    fs::OpenOptions::new().write(true).open(&file.path).unwrap().set_len(offset).unwrap();
+    node.is_refused(&[&file.name, "cannot be trusted", WHAT_TO_DO]);
+    let start = node.start();
+    let short = format!("it was made with {whole} bytes and has {offset}");
+    assert!(start.announced.to_string().contains("is damaged at offset"), "{short}: {}", start.announced);
+}
+
+#[test]
+fn a_short_file_whose_records_are_all_there_is_told() {
     let node = Node::with_records(&[&["a"], &["b"]], End::Stopped);
     let file = &node.journal()[0];
     let whole = fs::metadata(&file.path).unwrap().len();
     fs::OpenOptions::new().write(true).open(&file.path).unwrap().set_len(whole / 2).unwrap();
-    node.is_refused(&[&file.name, &format!("it was made with {whole} bytes and has {}", whole / 2), WHAT_TO_DO]);
+    let start = node.goes_on_with(&["a", "b"]);
+    let short = format!("it was made with {whole} bytes and has {}", whole / 2);
+    start.warned_of(&[&file.name, &short, "No record is missing"]);
 }
 
 #[test]

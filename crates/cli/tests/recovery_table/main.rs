@@ -8,6 +8,7 @@
 //! | `free-N`, empty or all-zero file | reuse | `go_on.rs` |
 //! | bad header in the newest file and no later write anywhere | remove, log | `go_on.rs` |
 //! | bad header elsewhere; short file; gap; no journal where there is an identity | damage | `damage.rs` |
+//! | damage | refuse whom it may concern: partitions, or with the catalog the start | `damage.rs` |
 //! | wrong cluster, node or shard; unknown version | refuse | `refusals.rs` |
 //!
 //! Before each start `lockgate storage verify` must announce what the start then decides, and leave every byte alone.

@@ -155,6 +155,22 @@ impl Node {
         start
     }
 
+    /// A start after which the node serves, and topic `t` does not, saying this.
+    pub(crate) fn goes_on_without_the_partition(&self, words: &[&str]) -> Start {
+        let mut start = self.start();
+        let broker = start.broker.take().unwrap_or_else(|| panic!("the start was refused:\n{}", start.log));
+        let output = self.scratch.lockgate(&broker, &["consume", "t"]).output().unwrap();
+        let told = shown(&output);
+        assert!(!output.status.success(), "{told}");
+        self.scratch.run(&broker, &["topic", "create", "another"]);
+        self.scratch.run(&broker, &["topic", "delete", "another"]);
+        stop(broker);
+        for word in words {
+            assert!(told.contains(word) && start.log.contains(word), "{word:?} is not in\n{told}\n{}", start.log);
+        }
+        start
+    }
+
     /// A start that is refused, and leaves everything but its own identity as it was: saying this.
     pub(crate) fn is_refused(&self, words: &[&str]) -> Start {
         let mut before = contents(&self.data());

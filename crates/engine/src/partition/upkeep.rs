@@ -43,6 +43,9 @@ pub(super) struct Upkeep {
     checkpoints: Vec<LogIndex>,
     /// Set while everything is written down, so that journal files can go.
     writing_down: Option<WritingDown>,
+    /// The files have less than the base of the journal says, as a checkpoint was lost: until they are written down again,
+    /// the journal has to keep what is below its base.
+    is_behind_base: bool,
     /// When that may begin, after it failed.
     next_writing_down: MonoTime,
     /// The newest expiry of producers that was proposed.
@@ -89,6 +92,7 @@ impl Upkeep {
             checkpoint: None,
             checkpoints: Vec::new(),
             writing_down: None,
+            is_behind_base: false,
             next_writing_down: MonoTime::default(),
             expired_at: None,
             next_look: MonoTime::default(),
@@ -134,6 +138,16 @@ impl Partition {
         self.upkeep.checkpoints = indexes;
     }
 
+    /// Recovery found files that have less than the journal's base says.
+    pub(crate) fn found_behind_base(&mut self) {
+        self.upkeep.is_behind_base = true;
+    }
+
+    /// Whether the journal has to keep what is below its base.
+    pub(crate) fn is_behind_base(&self) -> bool {
+        self.upkeep.is_behind_base
+    }
+
     /// A file operation of the partition ended.
     pub(crate) fn file_done(&mut self, core: &mut Core, result: DiskResult<Bytes>) {
         let Some((done, result)) = self.upkeep.background.finished(core, result) else { return };
@@ -164,7 +178,7 @@ impl Partition {
     fn checkpointed(&mut self, core: &mut Core, index: LogIndex) {
         core.metrics.checkpoints += 1;
         if let Some(base) = self.upkeep.checkpoint.take().and_then(|written| written.base) {
-            self.upkeep.writing_down = None;
+            (self.upkeep.writing_down, self.upkeep.is_behind_base) = (None, false);
             // A journal that refuses it has failed or ends, and says so itself.
             let _ = core.host.mark_base(self.group, base, &mut core.journals);
         }

@@ -83,6 +83,10 @@ impl Shard {
     /// Makes the oldest file unnecessary, or finds that it is.
     fn empty_oldest(&mut self, kind: JournalKind) {
         let Some(end) = self.core.journals.get(kind).oldest_ends() else { return };
+        let behind = self.behind_base();
+        if !behind.is_empty() {
+            return self.write_down(&behind);
+        }
         let mut to_carry = Vec::new();
         let mut to_write_down = Vec::new();
         for (group, how) in self.core.host.laggards(kind, end) {
@@ -103,6 +107,13 @@ impl Shard {
         if to_carry.len() <= CARRIED_AT_ONCE {
             self.decide(kind);
         }
+    }
+
+    /// The groups whose files have less than their base says.
+    fn behind_base(&self) -> Vec<GroupId> {
+        let catalog = self.controller.as_ref().filter(|controller| controller.is_behind_base()).map(|_| METADATA_GROUP);
+        let partitions = self.partitions.values().filter(|partition| partition.is_behind_base());
+        catalog.into_iter().chain(partitions.map(|partition| partition.group)).collect()
     }
 
     fn decide(&mut self, kind: JournalKind) {

@@ -20,9 +20,7 @@ use crate::mesh::Message;
 use crate::output::{Lane, Level, Output};
 use crate::partition::Partition;
 use crate::partition::state::State;
-use crate::recovery::{
-    RecoveredFiles, RecoveredMetadata, RecoveredPartition, RecoveredSuspect, Tag, segment_config,
-};
+use crate::recovery::{RecoveredFiles, RecoveredMetadata, RecoveredPartition, RecoveredSuspect, Tag, segment_config};
 use crate::route::shard_of;
 
 impl Shard {
@@ -48,6 +46,9 @@ impl Shard {
                     }
                     if is_marked {
                         partition.found_mark();
+                    }
+                    if applied.0 < group.base.index {
+                        partition.found_behind_base();
                     }
                     if let Err(error) = self.core.host.open(group, applied.0, applied.1, JournalKind::Synced) {
                         partition.fail(&mut self.core, error.to_string());
@@ -83,6 +84,9 @@ impl Shard {
         let result = match metadata {
             Some(RecoveredMetadata { group, catalog, applied, checkpoints }) => {
                 let mut controller = Controller::new(shards, catalog, applied, checkpoints);
+                if applied.0 < group.base.index {
+                    controller.found_behind_base();
+                }
                 // Nobody may have lived to make it, or the disk had no room.
                 controller.make_directory(&mut self.core);
                 self.controller = Some(controller);

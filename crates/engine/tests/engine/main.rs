@@ -18,4 +18,5 @@ mod sessions;
 mod stop;
 mod streams;
 mod support;
+mod suspects;
 mod topics;

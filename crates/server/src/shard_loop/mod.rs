@@ -89,8 +89,8 @@ impl std::error::Error for ShardError {}
 pub(crate) fn run<D: Driver>(setup: ShardSetup<D>) -> Result<(), ShardError> {
     let begin = Instant::now();
     let recovered = recover(&*setup.disk, &setup.node, setup.id).map_err(ShardError::Recovery)?;
-    let RecoveryReport { journal_records, journal_bytes, ended_cleanly, findings } = &recovered.report;
-    for finding in findings {
+    let RecoveryReport { journal_records, journal_bytes, ended_cleanly, findings, damage } = &recovered.report;
+    for finding in findings.iter().chain(damage) {
         tracing::warn!(shard = setup.id.0, "{finding}");
     }
     let took_ms = begin.elapsed().as_millis() as u64;

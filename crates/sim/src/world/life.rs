@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lockgate_engine::{Input, NodeConfig, RecoveredShard, Shard, recover};
 use lockgate_storage::disk::DiskError;
+use lockgate_storage::disk::memory::MemoryDisk;
 use lockgate_wire::{MonoTime, Now, ShardId, WallMs};
 
 use super::healing::Stage;
@@ -13,6 +14,8 @@ use super::shards::Slot;
 use super::{WALL_START_MS, World};
 use crate::history::{Life, What};
 use crate::reduction::Source;
+use crate::rng::Rng;
+use crate::rot;
 use crate::time::{MS, SECOND, Time};
 use crate::trace::Who;
 
@@ -124,6 +127,7 @@ impl World {
         let mut config = (*self.node.config).clone();
         config.incarnation += 1;
         self.node.config = Arc::new(config);
+        let (rot, journals) = (self.plan_rot(), self.node.config.journals);
         let wanted_shards = self.plan_fault_of_start();
         self.node.state = State::Recovering(Vec::new());
         let recovered = match self.read_disk(wanted_shards) {
@@ -144,8 +148,19 @@ impl World {
         if let Some((partition, error)) = ill {
             return self.report("recovery_takes_what_a_crash_leaves", format!("partition {partition}: {error}"));
         }
+        if let Some(damage) = recovered.iter().flat_map(|recovered| &recovered.report.damage).next() {
+            return self.report("recovery_takes_what_a_crash_leaves", damage.clone());
+        }
         let refused = recovered.iter().flat_map(RecoveredShard::refused).next().is_some();
         self.disk.crash();
+        // What was copied has the journals that count only if they were not moved meanwhile.
+        if let Some((copy, mut rng)) = rot.filter(|_| !refused && self.node.config.journals == journals) {
+            let (now, faults) = (self.node.clock(self.now), &mut self.faults);
+            let result = rot::examine(&copy, &self.node.config, now, &mut rng, &mut |what| faults.count(what));
+            if let Err(text) = result {
+                return self.report(rot::NAME, text);
+            }
+        }
         if refused {
             let at = self.now + self.rng.magnitude(300 * MS..=3 * SECOND);
             self.queue.push(at, Happening::NodeIsKilled { process });
@@ -166,6 +181,16 @@ impl World {
             })
         });
         recovered.collect()
+    }
+
+    /// The disk as it is before the start that follows, if copies of it are to be hurt.
+    fn plan_rot(&mut self) -> Option<(MemoryDisk, Rng)> {
+        let mut rng = self.strikes(Source::Rot)?;
+        if !rng.per_mille(self.plan.faults.rot_per_mille) {
+            return None;
+        }
+        let copy = rot::copy(&self.disk).expect("nothing fails before the start has begun");
+        Some((copy, rng))
     }
 
     /// The start that follows may die over its disk, or meet a sync that fails, or be one with another number of shards.

@@ -59,6 +59,8 @@ pub(super) struct Faults {
     pub(super) cut_recovery_per_mille: u64,
     /// Of a thousand starts, how many are with another number of shards, perhaps.
     pub(super) move_per_mille: u64,
+    /// Of a thousand starts, before how many copies of the disk are hurt.
+    pub(super) rot_per_mille: u64,
     /// Mean time between faults of connections.
     pub(super) network_every: Option<Time>,
     /// Now and then the node fails a counted number of steps after its start instead of after a time.
@@ -114,6 +116,7 @@ impl Faults {
             network_every: *rng.pick(&[None, Some(10 * SECOND), Some(2 * SECOND), Some(SECOND / 2)]),
             by_steps_per_mille: *rng.pick(&[0, 200, 600]),
             move_per_mille: *rng.pick(&[0, 0, 100, 500]),
+            rot_per_mille: *rng.pick(&[0, 0, 100, 300]),
         }
     }
 }

@@ -170,12 +170,15 @@ pub fn recover(
     let last_file = unused.or(kept.last()).map_or(0, |file| file.number);
     let mut next_free = inventory.free.last().map_or(1, |free| free.number.saturating_add(1));
     let mut current = None;
-    if let Some(last) = kept.last().filter(|_| !is_damaged && kept.len() + RESERVE_FILES >= config.max_files()) {
+    // Files that are missing are missed for as long as nobody can do without them.
+    let needed = if is_damaged { walk.oldest_needed } else { kept.first().map_or(1, |oldest| oldest.number) };
+    let is_at_bound = kept.len() + RESERVE_FILES >= config.max_files();
+    if let Some(last) = kept.last().filter(|_| is_at_bound && unused.is_none()) {
         let made = config.path(&format::free_name(next_free));
         let start = take_over::Start {
             epoch: walk.epoch + 1,
             next_sequence: walk.expected,
-            oldest_file: inventory.files[0].number,
+            oldest_file: needed,
             free: free.clone().ok_or(made),
         };
         current = take_over::take_over(disk, config, last, &start)?;
@@ -189,8 +192,7 @@ pub fn recover(
             next_sequence: walk.expected,
             next_file: last_file + 1,
             files: in_use(kept.iter().chain(unused), walk.expected),
-            // Files that are missing are missed for as long as nobody can do without them.
-            needed: if is_damaged { walk.oldest_needed } else { kept.first().map_or(1, |oldest| oldest.number) },
+            needed,
             epoch: walk.epoch + 1,
             free,
             next_free,

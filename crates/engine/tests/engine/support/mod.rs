@@ -107,7 +107,7 @@ impl Node {
         };
         for shard in 0..config.shards {
             let recovered = recover(&node.disk, &config, ShardId(shard)).unwrap();
-            node.logs.extend(recovered.report.findings.iter().cloned());
+            node.logs.extend(recovered.report.findings.iter().chain(&recovered.report.damage).cloned());
             let mut out = Vec::new();
             let started = Shard::start(config.clone(), ShardId(shard), recovered, 42, now, &mut out);
             node.shards.push(started);

@@ -170,11 +170,7 @@ fn check_size_and_place(file: &mut FoundFile, previous: Option<&FoundFile>) {
 
 /// Takes out the files before a gap in the numbers, if something behind it says that nobody needed them any more: files are
 /// freed one after another, but the removal of one may get lost although that of a later one did not.
-fn freed(
-    disk: &dyn Disk,
-    config: &JournalConfig,
-    files: &mut Vec<FoundFile>,
-) -> Result<Vec<FoundFile>, RecoveryError> {
+fn freed(disk: &dyn Disk, config: &JournalConfig, files: &mut Vec<FoundFile>) -> Result<Vec<FoundFile>, RecoveryError> {
     let gaps = |files: &[FoundFile]| -> Vec<usize> {
         (1..files.len()).filter(|at| files[at - 1].number + 1 != files[*at].number).collect()
     };

@@ -26,7 +26,7 @@ pub(super) struct Start {
 }
 
 /// Writes the records of `file`, which are durable, to a file that takes its place. `None` when they fill more than half
-/// of it: such a file is worth its place. Only for a journal without damage.
+/// of it: such a file is worth its place. One that is damaged stays as it is.
 pub(super) fn take_over(
     disk: &dyn Disk,
     config: &JournalConfig,

@@ -139,7 +139,8 @@ impl<'a> Walk<'a> {
     pub(super) fn all(&mut self, inventory: &Inventory) -> Result<LogEnd, RecoveryError> {
         let files = &inventory.files;
         self.expected = files.first().map_or(1, |file| file.first_sequence);
-        self.epoch = files.iter().filter_map(|file| file.header.as_ref()).map(|(header, _)| header.epoch).max().unwrap_or(0);
+        self.epoch =
+            files.iter().filter_map(|file| file.header.as_ref()).map(|(header, _)| header.epoch).max().unwrap_or(0);
         let mut tail = None;
         for (index, file) in files.iter().enumerate() {
             if let Some((offset, what)) = &file.fault {
