@@ -34,7 +34,7 @@ impl Log {
     }
 
     /// A log as it was recovered, applied up to an index that it holds or directly precedes; without entries it ends at its
-    /// base. Whatever would make the library panic is refused here: a commit index or an applied index above the last entry, a gap, a falling term.
+    /// base. Whatever would make the library panic is refused here ([`check`]).
     pub(crate) fn recovered(
         group: GroupId,
         state: HardState,
@@ -42,38 +42,15 @@ impl Log {
         (base, entries): (LogIndex, Vec<Entry>),
         applied: (LogIndex, Term),
     ) -> Result<Self, ConsensusError> {
-        check_order(group, state.term, &entries)?;
-        let (applied, applied_term) =
-            if applied.0 <= SNAPSHOT_INDEX { (SNAPSHOT_INDEX, SNAPSHOT_TERM) } else { applied };
+        check(group, state.term, (base, &entries), applied)?;
+        let (applied, applied_term) = at_least_the_snapshot(applied);
         let last = entries.last().map_or(base, |entry| entry.index);
-        if applied > last {
-            return Err(ConsensusError::AppliedAboveLog { group, applied, last });
-        }
-        match entries.first() {
-            Some(first) if first.index.0 > applied.0 + 1 => {
-                return Err(ConsensusError::Hole { group, after: applied, next: first.index });
-            }
-            None if applied < last => {
-                return Err(ConsensusError::Hole { group, after: applied, next: LogIndex(last.0 + 1) });
-            }
-            _ => {}
-        }
-        let at_applied = entries.iter().find(|entry| entry.index == applied);
-        if let Some(log_term) = at_applied.map(|entry| entry.term).filter(|term| *term != applied_term) {
-            return Err(ConsensusError::AppliedTermDiffers { group, applied, applied_term, log_term });
-        }
-        let above: Vec<_> = entries.into_iter().filter(|entry| entry.index > applied).collect();
-        if let Some(change) = above.iter().find(|entry| entry.kind == EntryKind::Configuration) {
-            return Err(ConsensusError::ConfigurationChange { group, index: change.index });
-        }
-        if let Some(next) = above.first().filter(|next| next.term < applied_term) {
-            return Err(ConsensusError::TermOrder { group, index: next.index, term: next.term });
-        }
+        let above = entries.into_iter().filter(|entry| entry.index > applied);
         let commit = state.commit.clamp(applied, last);
         Ok(Self {
             initial: initial(HardState { commit, ..state }, configuration),
             compacted: (applied.0, applied_term.0),
-            entries: above.into_iter().map(Entry::into_library).collect(),
+            entries: above.map(Entry::into_library).collect(),
         })
     }
 
@@ -100,6 +77,46 @@ impl Log {
         while let Some(entry) = self.entries.pop_front_if(|entry| entry.index <= applied.0) {
             self.compacted = (entry.index, entry.term);
         }
+    }
+}
+
+fn at_least_the_snapshot(applied: (LogIndex, Term)) -> (LogIndex, Term) {
+    if applied.0 <= SNAPSHOT_INDEX { (SNAPSHOT_INDEX, SNAPSHOT_TERM) } else { applied }
+}
+
+/// Whether a log with this base goes on from what is applied: no applied index above the last entry, no gap, no falling term.
+pub(crate) fn check(
+    group: GroupId,
+    term: Term,
+    (base, entries): (LogIndex, &[Entry]),
+    applied: (LogIndex, Term),
+) -> Result<(), ConsensusError> {
+    check_order(group, term, entries)?;
+    let (applied, applied_term) = at_least_the_snapshot(applied);
+    let last = entries.last().map_or(base, |entry| entry.index);
+    if applied > last {
+        return Err(ConsensusError::AppliedAboveLog { group, applied, last });
+    }
+    match entries.first() {
+        Some(first) if first.index.0 > applied.0 + 1 => {
+            return Err(ConsensusError::Hole { group, after: applied, next: first.index });
+        }
+        None if applied < last => {
+            return Err(ConsensusError::Hole { group, after: applied, next: LogIndex(last.0 + 1) });
+        }
+        _ => {}
+    }
+    let at_applied = entries.iter().find(|entry| entry.index == applied);
+    if let Some(log_term) = at_applied.map(|entry| entry.term).filter(|term| *term != applied_term) {
+        return Err(ConsensusError::AppliedTermDiffers { group, applied, applied_term, log_term });
+    }
+    let mut above = entries.iter().filter(|entry| entry.index > applied);
+    if let Some(next) = above.clone().next().filter(|next| next.term < applied_term) {
+        return Err(ConsensusError::TermOrder { group, index: next.index, term: next.term });
+    }
+    match above.find(|entry| entry.kind == EntryKind::Configuration) {
+        Some(change) => Err(ConsensusError::ConfigurationChange { group, index: change.index }),
+        None => Ok(()),
     }
 }
 

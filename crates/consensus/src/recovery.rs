@@ -11,7 +11,7 @@ use lockgate_storage::journal::{Draft, JournalKind, RecordKind, RecoveredRecord,
 use lockgate_wire::{GroupId, LogIndex, ReplicaId, Term};
 
 use crate::living::Living;
-use crate::log::check_order;
+use crate::log::{self, check_order};
 use crate::record::{self, BUFFERED_MARK, HardState, Malformed, SNAPSHOT_TERM, Truncation, Written};
 use crate::{Base, Configuration, ConsensusError, Entry};
 
@@ -44,6 +44,11 @@ impl RecoveredGroup {
     /// The last entry of the log; the virtual snapshot's index when there is none.
     pub fn last_index(&self) -> LogIndex {
         self.entries.last().map_or(self.base.index, |entry| entry.index.max(self.base.index))
+    }
+
+    /// Whether the log goes on from a state that holds everything up to `applied`, an entry of `applied_term`.
+    pub fn check(&self, applied: LogIndex, applied_term: Term) -> Result<(), ConsensusError> {
+        log::check(self.group, self.term, (self.base.index, &self.entries), (applied, applied_term))
     }
 
     /// The records that recover to this group, in their order and in the fewest: for a journal that is made anew.

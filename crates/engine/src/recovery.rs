@@ -114,6 +114,10 @@ pub enum RecoveryError {
     Consensus(ConsensusError),
     /// A partition's segments cannot be opened.
     Segments(PartitionId, SegmentError),
+    /// The catalog's checkpoints have less than the journal needs them to have.
+    CatalogBehind(ConsensusError),
+    /// A partition's segments and checkpoints have less than the journal needs them to have.
+    FilesBehind(ConsensusError),
     /// A damaged journal may have lost records of this replica, which were confirmed.
     Suspect(GroupId, Damage),
     /// The disk failed.
@@ -151,6 +155,16 @@ impl fmt::Display for RecoveryError {
             Self::Journal(error) => error.fmt(f),
             Self::Consensus(error) => error.fmt(f),
             Self::Segments(partition, error) => write!(f, "partition {partition}: {error}"),
+            Self::CatalogBehind(error) => write!(
+                f,
+                "the catalog's checkpoints in {METADATA_DIRECTORY} have less than the journal needs, the newest is missing or \
+                 damaged: {error}; restore the data directory from a copy"
+            ),
+            Self::FilesBehind(error) => write!(
+                f,
+                "its segments or checkpoints have less than the journal needs, something is missing or damaged: {error}; \
+                 restore the data directory from a copy, or delete the topic"
+            ),
             Self::Suspect(group, damage) => write!(
                 f,
                 "records of its group {group} may be lost, which had been confirmed: {damage}. Restore the data directory \
@@ -397,6 +411,7 @@ fn recover_metadata(
         None => (Catalog::default(), LogIndex(0)),
     };
     let applied = (index, group.term_of(index));
+    group.check(applied.0, applied.1).map_err(RecoveryError::CatalogBehind)?;
     Ok(RecoveredMetadata { group, catalog, applied, checkpoints: loaded.indices })
 }
 
@@ -441,6 +456,7 @@ fn recover_files(
         index = index.max(group.base.index);
     }
     let applied = (index, group.term_of(index));
+    group.check(applied.0, applied.1).map_err(RecoveryError::FilesBehind)?;
     Ok(RecoveredFiles { segments, state, checkpoints: loaded.indices, make: opened.make, applied })
 }
 

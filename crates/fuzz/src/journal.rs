@@ -1,5 +1,5 @@
-//! Journals of which anything may have become: recovery hands out a beginning of what was written or says that it cannot,
-//! decides the same in a rehearsal, and leaves a journal that is whole and goes on.
+//! Journals of which anything may have become: recovery hands out a beginning of what was written, for every group that it
+//! does not call suspect, decides the same in a rehearsal, and leaves a journal that goes on and decides the same again.
 
 use std::sync::OnceLock;
 
@@ -16,6 +16,8 @@ use lockgate_wire::{GroupId, MonoTime, NodeId, ReplicaId, ShardId, Uid};
 use crate::damage;
 
 const DIRECTORY: &str = "shards/0/journal";
+/// Those that the journals are written for.
+const GROUPS: [GroupId; 2] = [GroupId(1), GroupId(2)];
 
 /// A journal as it was before anything happened to it.
 struct Base {
@@ -38,15 +40,35 @@ pub(crate) fn run(bytes: &[u8]) {
     let found = recover_all(&disk, &base.config);
     assert_eq!(rehearsed, found, "a start decides otherwise than its rehearsal");
     let Ok((recovered, records)) = found else { return };
-    assert!(base.records.starts_with(&records), "something else than what was written, or not in its order");
+    is_a_part(&base.records, &recovered, &records);
 
     let (again, second) = recover_all(&disk, &base.config).expect("what was repaired is whole");
     assert_eq!(second, records);
     assert_eq!(again.cuts, [], "cut once, and for good");
+    assert_eq!((&again.damages, &again.doubts), (&recovered.damages, &recovered.doubts), "damage stays as it is");
     let mut writer = JournalWriter::new(base.config.clone(), recovered.position);
     write(&disk, &mut writer, &[draft(3, b"goes on")]);
-    let (_, third) = recover_all(&disk, &base.config).expect("it goes on");
-    assert!(third.len() == records.len() + 1 && third.starts_with(&records), "it does not go on where it ended");
+    let (third, records_then) = recover_all(&disk, &base.config).expect("it goes on");
+    let went_on = records_then.len() == records.len() + 1 && records_then.starts_with(&records);
+    assert!(went_on, "it does not go on where it ended");
+    for group in GROUPS {
+        assert_eq!(third.doubts.is_suspect(group), recovered.doubts.is_suspect(group), "what was written hides a loss");
+    }
+}
+
+/// Records of what was written, in their order; of a group that is not suspect its first ones, and without damage the first
+/// ones of all.
+fn is_a_part(written: &[RecoveredRecord], recovered: &Recovered, records: &[RecoveredRecord]) {
+    let mut rest = written.iter();
+    let in_order = records.iter().all(|record| rest.any(|written| written == record));
+    assert!(in_order, "something else than what was written, or not in its order");
+    assert!(!recovered.damages.is_empty() || written.starts_with(records), "something is missing in silence");
+    for group in GROUPS.into_iter().filter(|group| !recovered.doubts.is_suspect(*group)) {
+        let of_group = |records: &[RecoveredRecord]| -> Vec<RecoveredRecord> {
+            records.iter().filter(|record| record.group == group).cloned().collect()
+        };
+        assert!(of_group(written).starts_with(&of_group(records)), "{group} has lost something and is not suspect");
+    }
 }
 
 fn recover_all(disk: &dyn Disk, config: &JournalConfig) -> Found {

@@ -171,7 +171,11 @@ pub fn recover(
     let mut next_free = inventory.free.last().map_or(1, |free| free.number.saturating_add(1));
     let mut current = None;
     // Files that are missing are missed for as long as nobody can do without them.
-    let needed = if is_damaged { walk.oldest_needed } else { kept.first().map_or(1, |oldest| oldest.number) };
+    let needed = if is_damaged || walk.has_skipped {
+        walk.oldest_needed
+    } else {
+        kept.first().map_or(1, |oldest| oldest.number)
+    };
     let is_at_bound = kept.len() + RESERVE_FILES >= config.max_files();
     if let Some(last) = kept.last().filter(|_| is_at_bound && unused.is_none()) {
         let made = config.path(&format::free_name(next_free));

@@ -39,6 +39,10 @@ pub(super) struct Walk<'a> {
     pub(super) oldest_needed: u64,
     /// The highest start that any file or write is of.
     pub(super) epoch: u64,
+    /// Whether everything behind the first damage was looked at for what is needed.
+    has_looked: bool,
+    /// Whether files were passed over that nobody needs.
+    pub(super) has_skipped: bool,
     pub(super) damages: Vec<Damage>,
     pub(super) doubts: Doubts,
     /// Writes that nothing has stated as synced yet.
@@ -101,6 +105,16 @@ enum Chain {
     Contradicted,
 }
 
+/// Where the walk goes behind a file.
+enum Next {
+    /// To the next one.
+    File,
+    /// Nobody needs it, nor any other before this one.
+    Needed(usize),
+    /// Nowhere: the log has ended.
+    End(Tail),
+}
+
 /// What a stop is.
 enum Decision {
     /// The end of what this file has.
@@ -129,6 +143,8 @@ impl<'a> Walk<'a> {
             end_mark: None,
             oldest_needed: 1,
             epoch: 0,
+            has_looked: false,
+            has_skipped: false,
             damages: Vec::new(),
             doubts: Doubts::default(),
             doubtful: VecDeque::new(),
@@ -141,8 +157,9 @@ impl<'a> Walk<'a> {
         self.expected = files.first().map_or(1, |file| file.first_sequence);
         self.epoch =
             files.iter().filter_map(|file| file.header.as_ref()).map(|(header, _)| header.epoch).max().unwrap_or(0);
+        let mut index = 0;
         let mut tail = None;
-        for (index, file) in files.iter().enumerate() {
+        while let Some(file) = files.get(index) {
             if let Some((offset, what)) = &file.fault {
                 self.damaged(file, *offset, what.clone(), Lost::Nothing);
             }
@@ -153,9 +170,16 @@ impl<'a> Walk<'a> {
             if index > 0 && !follows(&files[index - 1], file) && !self.is_told(file) {
                 self.damaged(file, 0, out_of_order(&files[index - 1], file), Lost::Nothing);
             }
-            tail = self.file(inventory, index)?;
-            if tail.is_some() {
-                break;
+            match self.file(inventory, index)? {
+                Next::File => index += 1,
+                Next::Needed(needed) => {
+                    self.begin_with(&files[needed]);
+                    index = needed;
+                }
+                Next::End(torn) => {
+                    tail = Some(torn);
+                    break;
+                }
             }
         }
         if let Some(first) = files.first().filter(|first| first.number > self.oldest_needed) {
@@ -171,8 +195,8 @@ impl<'a> Walk<'a> {
         Ok(LogEnd { doubtful: std::mem::take(&mut self.doubtful), tail })
     }
 
-    /// Reads one file from end to end, past what is damaged in it. Gives the tail, if the log ends here.
-    fn file(&mut self, inventory: &Inventory, index: usize) -> Result<Option<Tail>, RecoveryError> {
+    /// Reads one file from end to end, past what is damaged in it.
+    fn file(&mut self, inventory: &Inventory, index: usize) -> Result<Next, RecoveryError> {
         let file = &inventory.files[index];
         let mut stop = match &file.header {
             Some((_, chain)) => self.follow(inventory, index, BLOCK, *chain)?,
@@ -180,14 +204,40 @@ impl<'a> Walk<'a> {
         };
         loop {
             let place = match self.decide(inventory, index, &stop)? {
-                Decision::End => return Ok(None),
-                Decision::Torn(tail) => return Ok(Some(tail)),
+                Decision::End => return Ok(Next::File),
+                Decision::Torn(tail) => return Ok(Next::End(tail)),
                 Decision::GoesOn(offset, chain) => Some((offset, chain)),
-                Decision::Damage(stated) => self.go_on_behind(inventory, index, stop, stated)?,
+                Decision::Damage(stated) => {
+                    if let Some(needed) = self.first_needed(inventory, index)? {
+                        return Ok(Next::Needed(needed));
+                    }
+                    self.go_on_behind(inventory, index, stop, stated)?
+                }
             };
-            let Some((offset, chain)) = place else { return Ok(None) };
+            let Some((offset, chain)) = place else { return Ok(Next::File) };
             stop = self.follow(inventory, index, offset, chain)?;
         }
+    }
+
+    /// The first file that is needed, if something behind a damaged one says that this is not: then its damage is nobody's.
+    fn first_needed(&mut self, inventory: &Inventory, damaged: usize) -> Result<Option<usize>, RecoveryError> {
+        let looked = std::mem::replace(&mut self.has_looked, true);
+        for file in inventory.files[damaged..].iter().filter(|_| !looked) {
+            let header = file.header.as_ref().map_or(0, |(header, _)| header.oldest_file);
+            let written = scan::beyond(&inventory::view(self.disk, self.config, file), BLOCK, BLOCK)?.oldest_file;
+            self.oldest_needed = self.oldest_needed.max(header).max(written);
+        }
+        let first = inventory.files.iter().position(|file| file.number >= self.oldest_needed);
+        Ok(first.filter(|first| *first > damaged))
+    }
+
+    /// As if the files before this one were gone already.
+    fn begin_with(&mut self, first: &FoundFile) {
+        self.expected = first.first_sequence;
+        self.counters.clear();
+        self.damages.clear();
+        (self.doubts, self.doubtful) = (Doubts::default(), VecDeque::new());
+        self.has_skipped = true;
     }
 
     /// Follows the chain from a place until it does not go on. Records that the next file begins with, and later ones, were
@@ -314,6 +364,10 @@ impl<'a> Walk<'a> {
         let torn = end > stop.offset && !is_ended;
         if !torn && later.is_empty() {
             return Ok(Decision::End);
+        }
+        // What would be cut may be what tells of damage before it: everything stays where it is.
+        if !self.damages.is_empty() {
+            return Ok(if later.is_empty() { Decision::End } else { Decision::Damage(None) });
         }
         Ok(Decision::Torn(Tail { file: index, offset: stop.offset, end, why: stop.why.clone() }))
     }

@@ -117,6 +117,12 @@ proptest! {
     }
 
     #[test]
+    fn a_file_that_lost_its_end_is_damage_or_harmless(kind in kind(), place: prop::sample::Index) {
+        // With its header gone too, the newest file cannot be told from one that was never used.
+        never_silent(kind, |_, bytes, end| bytes.truncate(BLOCK_BYTES + place.index(end - BLOCK_BYTES)))?;
+    }
+
+    #[test]
     fn no_file_of_any_bytes_panics(bytes in prop::collection::vec(any::<u8>(), 0..9000), place: prop::sample::Index, name in 1u64..4) {
         let rig = journal(Synced);
         rig.disk.set_file(&format!("shards/1/synced/{}", file_name(name, 1)), bytes.clone());
@@ -333,4 +339,31 @@ fn a_bad_header_costs_no_record() {
     let found = rig.recover().unwrap();
     assert_eq!((sequences(&found), suspects(&found)), (vec![1, 2, 3], vec![]));
     assert_eq!(found.recovered.damages[0].lost, Lost::Nothing);
+}
+
+#[test]
+fn who_is_suspect_stays_so_where_nobody_knows_how_much_is_lost() {
+    let (mut rig, writes) = written(&[1, 2]);
+    let path = &writes[0].path;
+    rig.change(path, |bytes| bytes.truncate(writes[1].offset as usize));
+    for _ in 0..3 {
+        let (next, found) = rig.restart();
+        assert_eq!((sequences(&found)[0], suspects(&found)[..2].to_vec()), (1, vec![1, 2]));
+        rig = next;
+        rig.write_blocks(3, 1);
+    }
+}
+
+#[test]
+fn a_missing_file_is_missed_at_every_start() {
+    let mut rig = journal(Synced);
+    let first = rig.files().into_iter().find(|path| path.ends_with(".journal")).unwrap();
+    rig.disk.remove(&first).unwrap();
+    for _ in 0..3 {
+        let (next, found) = rig.restart();
+        assert!(found.recovered.damages[0].what.contains("files from 1 on are needed"));
+        assert!([0, 1].iter().all(|group| found.recovered.doubts.is_suspect(GroupId(*group))));
+        rig = next;
+        rig.write_blocks(3, 1);
+    }
 }

@@ -84,6 +84,30 @@ fn a_file_that_was_not_freed_is_missed() {
 }
 
 #[test]
+fn damage_in_a_file_that_nobody_needs_is_nobodys() {
+    let mut rig = bounded(Synced);
+    fill(&mut rig, 4);
+    let paths = rig.files();
+    rig.writer.release(Sequence(31));
+    rig.write();
+    // The process ends before the two files are removed.
+    rig.flip(&paths[0], 3 * BLOCK + 100);
+    for _ in 0..2 {
+        let found = rig.recover().unwrap();
+        assert_eq!((found.recovered.damages.len(), found.recovered.doubts.has_gap()), (0, false));
+        assert_eq!(sequences(&found).last(), Some(&60));
+        let (next, _) = rig.restart();
+        rig = next;
+    }
+    rig.write_blocks(1, 1);
+    remove(&mut rig);
+    remove(&mut rig);
+    assert!(!rig.files().contains(&paths[0]) && !rig.files().contains(&paths[1]), "what was stated goes on");
+    rig.flip(&paths[2], 3 * BLOCK + 100);
+    assert!(rig.recover().unwrap().recovered.doubts.has_gap(), "this one is needed");
+}
+
+#[test]
 fn a_freed_file_that_is_still_there_behind_a_gap_is_no_damage() {
     let mut rig = bounded(Synced);
     fill(&mut rig, 4);
