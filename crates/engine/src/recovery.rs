@@ -116,8 +116,6 @@ pub enum RecoveryError {
     Segments(PartitionId, SegmentError),
     /// The catalog's checkpoints have less than the journal needs them to have.
     CatalogBehind(ConsensusError),
-    /// A partition's segments and checkpoints have less than the journal needs them to have.
-    FilesBehind(ConsensusError),
     /// A damaged journal may have lost records of this replica, which were confirmed.
     Suspect(GroupId, Damage),
     /// The disk failed.
@@ -159,11 +157,6 @@ impl fmt::Display for RecoveryError {
                 f,
                 "the catalog's checkpoints in {METADATA_DIRECTORY} have less than the journal needs, the newest is missing or \
                  damaged: {error}; restore the data directory from a copy"
-            ),
-            Self::FilesBehind(error) => write!(
-                f,
-                "its segments or checkpoints have less than the journal needs, something is missing or damaged: {error}; \
-                 restore the data directory from a copy, or delete the topic"
             ),
             Self::Suspect(group, damage) => write!(
                 f,
@@ -456,7 +449,6 @@ fn recover_files(
         index = index.max(group.base.index);
     }
     let applied = (index, group.term_of(index));
-    group.check(applied.0, applied.1).map_err(RecoveryError::FilesBehind)?;
     Ok(RecoveredFiles { segments, state, checkpoints: loaded.indices, make: opened.make, applied })
 }
 

@@ -50,13 +50,28 @@ fn anything_bad_before_an_end_mark_is_damage() {
 }
 
 #[test]
-fn a_torn_tail_in_an_older_file_that_a_later_start_has_built_on_is_damage_and_refuses_whom_it_may_concern() {
+fn a_torn_tail_in_an_older_file_that_a_later_start_has_built_on_is_damage() {
     let node = Node::with_records(&[&["a", "b"], &["c"]], End::Killed);
     let files = node.journal();
     let (offset, _) = files[0].last_entry_alone();
     files[0].flip(offset + 200);
-    let damaged = format!("{} is damaged at offset {offset}: ", files[0].name);
-    // The catalog's next record proves that nothing of it was lost; the partition's does not.
+    node.is_refused(&[&format!("{} is damaged at offset {offset}: ", files[0].name), WHAT_TO_DO]);
+}
+
+/// A node on which a record of the topic was lost in an earlier start, and what is damaged.
+fn with_a_lost_record() -> (Node, String) {
+    let node = Node::with_records(&[&["a", "b"], &["c"]], End::Killed);
+    let file = &node.journal()[0];
+    let b = file.entries_of_partitions().pop().unwrap();
+    file.flip(b + 200);
+    let damaged = format!("{} is damaged at offset {b}: ", file.name);
+    (node, damaged)
+}
+
+#[test]
+fn damage_refuses_the_partition_that_may_have_lost_something_and_nothing_else() {
+    let (node, damaged) = with_a_lost_record();
+    // The catalog's next record proves that nothing of it was lost.
     for _ in 0..2 {
         node.goes_on_without_the_partition(&["records of its group", &damaged, "delete the topic"]);
     }
@@ -64,17 +79,13 @@ fn a_torn_tail_in_an_older_file_that_a_later_start_has_built_on_is_damage_and_re
 
 #[test]
 fn a_partition_that_may_have_lost_something_ends_with_its_topic_and_the_node_goes_on() {
-    let node = Node::with_records(&[&["a", "b"], &["c"]], End::Killed);
-    let (offset, _) = node.journal()[0].last_entry_alone();
-    node.journal()[0].flip(offset + 200);
-    let mut start = node.start();
-    let broker = start.broker.take().unwrap();
+    let (node, damaged) = with_a_lost_record();
+    let broker = node.start().broker.take().unwrap();
     node.scratch.run(&broker, &["topic", "delete", "t"]);
     node.scratch.run(&broker, &["topic", "create", "t"]);
     node.produce(&broker, "d");
     stop(broker);
-    let start = node.goes_on_with(&["d"]);
-    start.warned_of(&["is damaged at offset"]);
+    node.goes_on_with(&["d"]).warned_of(&[&damaged]);
 }
 
 #[test]

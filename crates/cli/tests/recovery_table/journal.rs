@@ -41,6 +41,15 @@ impl JournalFile {
         self.writes().filter(has_entry).map(place).collect()
     }
 
+    /// The places of its writes with entries of partitions, in order.
+    pub(crate) fn entries_of_partitions(&self) -> Vec<u64> {
+        let has_entry = |write: &&Value| {
+            let mut records = write["records"].as_array().unwrap().iter();
+            records.any(|record| record["kind"] == "entry" && record["group"] != 0)
+        };
+        self.writes().filter(has_entry).map(|write| place(write).0).collect()
+    }
+
     /// The place and size of its last write with an entry, once everything behind it is void: as a crash leaves it that
     /// comes before anything more is written.
     pub(crate) fn last_entry_alone(&self) -> (u64, u64) {

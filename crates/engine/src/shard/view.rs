@@ -51,7 +51,11 @@ impl Shard {
                         partition.found_behind_base();
                     }
                     if let Err(error) = self.core.host.open(group, applied.0, applied.1, JournalKind::Synced) {
-                        partition.fail(&mut self.core, error.to_string());
+                        let why = format!(
+                            "its files do not go with its journal, something is missing or damaged: {error}; restore the data \
+                             directory from a copy, or delete the topic"
+                        );
+                        partition.fail(&mut self.core, why);
                     }
                     partition
                 }
