@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use lockgate_engine::NodeConfig;
 use lockgate_storage::disk::memory::MemoryDisk;
-use lockgate_storage::disk::{Disk, DiskResult};
+use lockgate_storage::disk::{Disk, DiskResult, parent};
 use lockgate_storage::journal::inspect::{self, Item};
 use lockgate_wire::{ErrorKind, Now, PartitionId};
 
@@ -185,10 +185,10 @@ fn damage(disk: &MemoryDisk, rng: &mut Rng) -> Option<String> {
         Kind::Short => at..bytes.len(),
         Kind::Gone => 0..bytes.len(),
     };
-    // Nothing tells of a file of which no later one is there.
-    let newest =
-        || paths.iter().rfind(|other| other.rsplit_once('/').map(|(d, _)| d) == path.rsplit_once('/').map(|(d, _)| d));
-    if is_spared(&range) || (of_journals && matches!(kind, Kind::Gone) && newest() == Some(&path)) {
+    // Nothing tells of the newest file of a journal if it is gone, or its header.
+    let is_lost = matches!(kind, Kind::Gone) || (matches!(kind, Kind::Short) && at < SECTOR_BYTES);
+    let is_newest = paths.iter().rfind(|other| parent(other) == parent(&path)) == Some(&path);
+    if is_spared(&range) || (of_journals && is_lost && is_newest) {
         return None;
     }
     match kind {
@@ -210,7 +210,7 @@ fn damage(disk: &MemoryDisk, rng: &mut Rng) -> Option<String> {
 
 /// The writes of a file's journal of which nothing says that they were synced: where they are.
 fn unproven(disk: &MemoryDisk, path: &str) -> Vec<(String, Range<usize>)> {
-    let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
+    let directory = parent(path);
     let mut stated = 0;
     let mut writes = Vec::new();
     for path in disk.paths().into_iter().filter(|other| other.starts_with(directory)) {

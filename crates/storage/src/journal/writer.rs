@@ -276,8 +276,9 @@ impl JournalWriter {
         self.counters.bytes += write.bytes;
         self.counters.files += u64::from(write.opened);
         self.written = write.last;
-        // A file's header is synced before anything is written behind it, in either journal.
-        if write.sync || write.opened {
+        // A file's header is synced before anything is written behind it, in either journal. It counts if everything before
+        // it does: where the end is torn, the files behind it go, with what their headers state.
+        if write.sync || (write.opened && self.dirty.is_empty()) {
             self.files.stated(write.states);
         }
         if write.sync {

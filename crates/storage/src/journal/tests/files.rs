@@ -84,6 +84,28 @@ fn a_file_that_was_not_freed_is_missed() {
 }
 
 #[test]
+fn the_header_of_a_buffered_journals_file_lets_nothing_go_before_what_is_ahead_of_it_is_synced() {
+    let sync = |rig: &mut Rig| {
+        while rig.writer.needs_sync() {
+            rig.sync();
+        }
+    };
+    let mut rig = bounded(Buffered);
+    fill(&mut rig, 2);
+    sync(&mut rig);
+    rig.write_blocks(1, 1);
+    let before = journal_files(&rig);
+    // The next file's header says that the first one is not needed.
+    rig.writer.release(Sequence(16));
+    while journal_files(&rig) == before {
+        rig.write_blocks(1, 1);
+    }
+    assert_eq!(rig.writer.start_removal(rig.now), None);
+    sync(&mut rig);
+    assert!(rig.writer.start_removal(rig.now).is_some());
+}
+
+#[test]
 fn damage_in_a_file_that_nobody_needs_is_nobodys() {
     let mut rig = bounded(Synced);
     fill(&mut rig, 4);
