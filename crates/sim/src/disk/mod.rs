@@ -33,12 +33,12 @@ pub use speed::{DiskSpeed, SLOWEST};
 
 /// The errno of a device that failed.
 pub const EIO: i32 = 5;
-/// What the paths of journals begin with.
-const JOURNALS: &str = "shards";
 /// The errno of every change once a file system has stopped taking any.
 pub const EROFS: i32 = 30;
 /// The errno of every call after the process was cut off; nobody sees it but code that is already dead.
 const CUT: i32 = 0;
+/// What the paths of journals begin with.
+const JOURNALS: &str = "shards";
 
 /// A disk that outlives the processes that use it.
 #[derive(Debug)]

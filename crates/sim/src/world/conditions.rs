@@ -18,7 +18,6 @@ const RUSH_MAX: Time = SECOND;
 const LEFT_MAX: u64 = 4 << 20;
 /// How often a process dies at most while the disk is full.
 const CRASHES_MAX: u64 = 2;
-
 /// How far a wall clock jumps at most.
 const JUMP_MAX_MS: u64 = 6 * 3_600_000;
 /// How many times as long a slow disk takes.

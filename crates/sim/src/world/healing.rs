@@ -16,7 +16,7 @@ const SETTLE_BOUND: Time = 90 * SECOND;
 const OPERATIONS_MIN: u64 = 500;
 /// …unless they take longer than this.
 const STIR_MAX: Time = 300 * SECOND;
-/// How often it is looked whether they are.
+/// How often it is looked whether a stage is over.
 const LOOK_EVERY: Time = SECOND / 2;
 
 /// Where a run stands.

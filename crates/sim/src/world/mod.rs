@@ -138,7 +138,8 @@ struct World {
     judge: Judge,
     stage: Stage,
     stage_began: Time,
-    /// Files of the journals that a move made, by directory: several shards' records may be more than one shard's bound.
+    /// Files that are left of those that a move made for a journal, by directory: several shards' records may be more than
+    /// one shard's bound.
     moved_files: BTreeMap<Path, u64>,
     /// Steps until the node fails, while that is the plan.
     steps_to_fault: Option<u64>,
