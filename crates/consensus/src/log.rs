@@ -34,7 +34,8 @@ impl Log {
     }
 
     /// A log as it was recovered, applied up to an index that it holds or directly precedes; without entries it ends at its
-    /// base. Whatever would make the library panic is refused here: a commit index or an applied index above the last entry, a gap, a falling term.
+    /// base. Whatever would make the library panic is refused here: a commit index or an applied index above the last entry,
+    /// a gap, a falling term.
     pub(crate) fn recovered(
         group: GroupId,
         state: HardState,
