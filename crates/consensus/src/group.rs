@@ -79,7 +79,7 @@ impl Group {
     pub(crate) fn new(
         (id, replica): (GroupId, ReplicaId),
         log: Log,
-        living: Living,
+        mut living: Living,
         durability: JournalKind,
         logger: &slog::Logger,
     ) -> Self {
@@ -103,7 +103,6 @@ impl Group {
         let node = RawNode::new(&config, log, logger).expect(
             "the settings above are valid together, the log refused what the library would, and its id is not 0",
         );
-        let mut living = living;
         living.ballot.term = Term(node.raft.term);
         living.ballot.vote = ReplicaId(node.raft.vote);
         Self {

@@ -165,10 +165,8 @@ impl Living {
 
     /// The lowest record of a journal that is needed.
     pub(crate) fn floor(&self, journal: JournalKind) -> Option<Sequence> {
-        match journal {
-            JournalKind::Synced => self.head().into_iter().chain(self.synced.floor()).min(),
-            JournalKind::Buffered => self.buffered.floor(),
-        }
+        let head = if journal == JournalKind::Synced { self.head() } else { None };
+        head.into_iter().chain(self.entries_floor(journal)).min()
     }
 
     /// The lowest entry of a journal that is needed.
@@ -185,6 +183,17 @@ impl Living {
         first.is_some_and(|first| first.0 <= self.base.index.0 + 1)
     }
 
+    /// What the records of a head say, but for the truncations: bootstrap, hard state, the mark of the buffered journal,
+    /// the base.
+    pub(crate) fn heads(&self, ballot: HardState) -> [(RecordKind, Vec<Bytes>); 4] {
+        [
+            (RecordKind::Bootstrap, record::encode_bootstrap(&self.configuration, self.tag.clone())),
+            (RecordKind::HardState, record::encode_hard_state(ballot)),
+            (RecordKind::CheckpointMark, vec![Bytes::from_static(BUFFERED_MARK)]),
+            (RecordKind::CheckpointMark, record::encode_base(self.base)),
+        ]
+    }
+
     /// Appends once more what the journal has of this replica up to a record. Gives the number of records.
     pub(crate) fn carry(
         &mut self,
@@ -196,17 +205,9 @@ impl Living {
         let draft = |kind, body| Draft { group, replica, kind, body };
         let mut carried = 0;
         if journal == JournalKind::Synced && self.head().is_some_and(|head| head <= up_to) {
-            let bootstrap = record::encode_bootstrap(&self.configuration, self.tag.clone());
-            let ballot = record::encode_hard_state(self.ballot);
-            let base = record::encode_base(self.base);
-            let buffered = vec![Bytes::from_static(BUFFERED_MARK)];
-            let heads = [
-                (&mut self.bootstrap, RecordKind::Bootstrap, bootstrap),
-                (&mut self.hard_state, RecordKind::HardState, ballot),
-                (&mut self.buffered_mark, RecordKind::CheckpointMark, buffered),
-                (&mut self.base_mark, RecordKind::CheckpointMark, base),
-            ];
-            for (sequence, kind, body) in heads {
+            let heads = self.heads(self.ballot);
+            let places = [&mut self.bootstrap, &mut self.hard_state, &mut self.buffered_mark, &mut self.base_mark];
+            for (sequence, (kind, body)) in places.into_iter().zip(heads) {
                 if *sequence > Sequence(0) {
                     *sequence = journals.append(journal, draft(kind, body))?;
                     carried += 1;

@@ -53,19 +53,18 @@ impl RecoveredGroup {
 
     /// The records that recover to this group, in their order and in the fewest: for a journal that is made anew.
     pub fn into_drafts(self) -> impl Iterator<Item = Draft> {
-        let Self { group, replica, tag, term, vote, commit, entries, configuration, base, living } = self;
+        let Self { group, replica, term, vote, commit, entries, living, .. } = self;
         let draft = move |kind, body| Draft { group, replica, kind, body };
-        let bootstrap = draft(RecordKind::Bootstrap, record::encode_bootstrap(&configuration, tag));
-        let state = draft(RecordKind::HardState, record::encode_hard_state(HardState { term, vote, commit }));
-        let mark = |body| draft(RecordKind::CheckpointMark, body);
-        let buffered = (living.buffered_mark > Sequence(0)).then(|| mark(vec![Bytes::from_static(BUFFERED_MARK)]));
-        let base = (living.base_mark > Sequence(0)).then(|| mark(record::encode_base(base)));
-        let mut heads = BytesMut::new();
+        let are_marked = [living.buffered_mark, living.base_mark].map(|mark| mark > Sequence(0));
+        let are_there = [true, true].into_iter().chain(are_marked);
+        let heads = living.heads(HardState { term, vote, commit }).into_iter().zip(are_there);
+        let heads = heads.filter_map(move |((kind, body), is_there)| is_there.then(|| draft(kind, body)));
+        let mut entry_heads = BytesMut::new();
         // What was voided is not among them, so that all may count as written now.
         let entries = entries
             .into_iter()
-            .map(move |entry| draft(RecordKind::Entry, record::encode_entry(&mut heads, entry, term)));
-        [bootstrap, state].into_iter().chain(buffered).chain(base).chain(entries)
+            .map(move |entry| draft(RecordKind::Entry, record::encode_entry(&mut entry_heads, entry, term)));
+        heads.chain(entries)
     }
 
     /// The term of an entry; the virtual snapshot's for what the log no longer has.

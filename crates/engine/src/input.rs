@@ -34,6 +34,11 @@ pub enum Input {
         /// The connection.
         connection: ConnectionId,
     },
+    /// A frame has begun and got no further for [`FRAME_STALL_MS`](crate::limits::FRAME_STALL_MS), in which it was read.
+    FrameStalled {
+        /// The connection.
+        connection: ConnectionId,
+    },
     /// The other side sends no more and may still listen: what it asked for before is answered, then the connection ends.
     PeerEnded {
         /// The connection.

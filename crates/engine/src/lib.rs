@@ -30,7 +30,7 @@ pub use lockgate_catalog::settings as topic_settings;
 pub use lockgate_catalog::view::ClusterView;
 pub use mesh::MeshFrame;
 pub use metrics::ShardMetrics;
-pub use moving::{MoveError, Moved, move_journals, remove_other_journals};
+pub use moving::{FollowError, MoveError, Moved, follow_shard_count};
 pub use output::{FileToken, Lane, Level, Output};
 pub use recovery::{RecoveredShard, RecoveryError, RecoveryReport, recover};
 pub use route::shard_of;

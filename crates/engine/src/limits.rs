@@ -122,6 +122,9 @@ pub const WRITTEN_DOWN_AT_ONCE: usize = 4;
 pub const CARRIED_AT_ONCE: usize = 64;
 /// Topics that a shard describes at a time. One more is refused with `overloaded`.
 pub const GATHERS: usize = 64;
+/// A connection whose frame has begun and gets no further byte for this long, while it is read, is closed with
+/// `connection_lost`.
+pub const FRAME_STALL_MS: u64 = 30_000;
 /// How often connections are looked over for heartbeats and stalls.
 pub const SWEEP_EVERY_MS: u64 = 100;
 /// Largest decompressed batch that is looked into to find a time.

@@ -40,6 +40,8 @@ pub struct ShardMetrics {
     pub connections_dead: u64,
     /// Connections closed because they took nothing.
     pub connections_stalled: u64,
+    /// Connections closed because they did not go on with a frame.
+    pub connections_half_frame: u64,
     /// Gauge: connections that are not read at the moment.
     pub connections_paused: u64,
     /// Gauge: subscriptions of this shard's connections.

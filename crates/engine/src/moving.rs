@@ -3,8 +3,7 @@
 //!
 //! Straight-line code, run before the shards start. The new journals are made beside the old ones and count from the moment
 //! at which the caller notes them durably as the node's, by replacing one file; until then the old ones do. What does not
-//! count is removed by [`remove_other_journals`], which every start calls first. So a crash at any point leaves one whole
-//! set. (storage.md, "Other shard count".)
+//! count is removed, first by every start. So a crash at any point leaves one whole set. (storage.md, "Other shard count".)
 
 use std::fmt;
 
@@ -74,14 +73,54 @@ impl fmt::Display for MoveError {
 }
 impl std::error::Error for MoveError {}
 
+impl<E: fmt::Display> fmt::Display for FollowError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Remove(error) => error.fmt(f),
+            Self::Move(error) => error.fmt(f),
+            Self::Switch(error) => error.fmt(f),
+        }
+    }
+}
+impl<E: std::error::Error> std::error::Error for FollowError<E> {}
+
 impl From<DiskError> for MoveError {
     fn from(error: DiskError) -> Self {
         Self::Disk(error)
     }
 }
 
+/// Why a start did not come to have the journals of its number of shards.
+#[derive(Clone, PartialEq, Debug)]
+pub enum FollowError<E> {
+    /// Journals that do not count could not be removed. The others are as they were.
+    Remove(DiskError),
+    /// Nothing was moved.
+    Move(MoveError),
+    /// The caller could not note which journals count.
+    Switch(E),
+}
+
+/// Leaves the node with one set of journals, those of `to`; to be called by every start before it reads any. `from` is what
+/// the node has; if `to` names another set, everything is moved there. `switch` then notes durably that this one counts.
+pub fn follow_shard_count<E>(
+    disk: &dyn Disk,
+    from: &NodeConfig,
+    to: &NodeConfig,
+    switch: impl FnOnce(&Moved) -> Result<(), E>,
+) -> Result<Option<Moved>, FollowError<E>> {
+    remove_other_journals(disk, from).map_err(FollowError::Remove)?;
+    if to.journals == from.journals {
+        return Ok(None);
+    }
+    let moved = move_journals(disk, from, to).map_err(FollowError::Move)?;
+    switch(&moved).map_err(FollowError::Switch)?;
+    remove_other_journals(disk, to).map_err(FollowError::Remove)?;
+    Ok(Some(moved))
+}
+
 /// Makes the journals of `to` out of those of `from`, durably. Nothing refers to them yet.
-pub fn move_journals(disk: &dyn Disk, from: &NodeConfig, to: &NodeConfig) -> Result<Moved, MoveError> {
+fn move_journals(disk: &dyn Disk, from: &NodeConfig, to: &NodeConfig) -> Result<Moved, MoveError> {
     FileOp::RemoveDirectory { path: to.journals_directory() }.execute(disk)?;
     let mut new =
         (0..to.shards).map(|shard| NewJournal::make(disk, to, ShardId(shard))).collect::<Result<Vec<_>, _>>()?;
@@ -110,7 +149,7 @@ pub fn move_journals(disk: &dyn Disk, from: &NodeConfig, to: &NodeConfig) -> Res
 }
 
 /// Removes all sets of journals but the node's own: left of a move that did not end, or that has ended.
-pub fn remove_other_journals(disk: &dyn Disk, node: &NodeConfig) -> DiskResult<()> {
+fn remove_other_journals(disk: &dyn Disk, node: &NodeConfig) -> DiskResult<()> {
     let own = node.journals_directory();
     let is_other = |entry: &Entry| entry.is_directory && is_journals_directory(&entry.name) && entry.name != *own;
     let others: Vec<Entry> = disk.list("")?.into_iter().filter(is_other).collect();

@@ -48,6 +48,11 @@ impl RecoveredShard {
         partitions.filter_map(|found| Some((found.tag.partition, found.files.as_ref().err()?))).chain(suspects)
     }
 
+    /// Whether the journals are lost: they hold nothing at all, and there are partitions with data.
+    pub fn has_lost_journals(&self) -> bool {
+        self.report.journal_records == 0 && self.unknown().next().is_some()
+    }
+
     /// Partitions with data of which the journals know nothing: left of a deleted topic, or of a journal that is lost.
     pub fn unknown(&self) -> impl Iterator<Item = PartitionId> {
         self.leftover.iter().filter(|(_, has_data)| **has_data).map(|(id, _)| *id)

@@ -40,6 +40,8 @@ pub struct Feed {
 pub struct Fed {
     /// Batches acknowledged.
     pub batches: u64,
+    /// Publishes that were refused for the moment, and sent again.
+    pub refused: u64,
     /// From the first publish to the last answer.
     pub took: Duration,
 }
@@ -76,6 +78,7 @@ pub fn run(config: &Config, directory: &Path, feed: Feed) -> Result<Fed, FeedErr
     let driver = FedDriver::new(feed, ended).map_err(thread)?;
     let (sender, receiver) = inbox(driver.wake_handle());
     let inboxes: Arc<[InboxSender]> = Arc::new([sender]);
+    let stream = stand_in().map_err(thread)?;
     let (told, ready) = bounded(1);
     let setup = ShardSetup {
         id: ShardId(0),
@@ -97,11 +100,7 @@ pub fn run(config: &Config, directory: &Path, feed: Feed) -> Result<Fed, FeedErr
     // Both fail only when the shard has ended, which its own result tells.
     let mut fed = None;
     if ready.recv().is_ok() {
-        inboxes[0].send(Message::Accepted {
-            connection: ConnectionId(1),
-            stream: stand_in().map_err(thread)?,
-            peer: "fed".into(),
-        });
+        inboxes[0].send(Message::Accepted { connection: ConnectionId(1), stream, peer: "fed".into() });
         fed = result.recv().ok();
         inboxes[0].send(Message::Stop);
     }

@@ -59,7 +59,7 @@ fn rehearse_shard(data: &ReadDir, node: &lockgate_engine::NodeConfig, shard: Sha
     let mut report = recovered.report.clone();
     for id in recovered.unknown() {
         let what = format!("partition {id} has segments, but the journal of shard {shard} knows nothing of it");
-        if report.journal_records == 0 {
+        if recovered.has_lost_journals() {
             refused.push(format!("{what}, nor of anything else: it was lost"));
         } else {
             report.findings.push(format!("{what}: left of a deleted topic, or the partition will not serve"));

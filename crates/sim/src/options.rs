@@ -104,9 +104,13 @@ mod tests {
     fn the_forms_of_the_command_are_understood_and_nothing_else_is() {
         let whole = Reduction::default();
         assert_eq!(parsed("--seed 7 --trace"), Ok(Command::Replay { seed: 7, reduction: whole, trace: true }));
-        let reduction = Reduction { only: parse_parts("client0:1-2,node:4").ok(), stir_ms: Some(900) };
-        let text = format!("--seed 7{}", reduction.arguments());
-        assert_eq!(parsed(&text), Ok(Command::Replay { seed: 7, reduction, trace: false }));
+        for parts in
+            ["none", "client0:1-2,node:4", "link:0,node:1,start:2,steps:3-4,full:0,slow:0,clock:5,refused:0,rush:1"]
+        {
+            let reduction = Reduction { only: Some(parse_parts(parts).unwrap()), stir_ms: Some(900) };
+            let text = format!("--seed 7{}", reduction.arguments());
+            assert_eq!(parsed(&text), Ok(Command::Replay { seed: 7, reduction, trace: false }));
+        }
         assert_eq!(parsed("--seed 7 --shrink"), Ok(Command::Shrink { seed: 7 }));
         assert_eq!(parsed("--seeds 3..9 --jobs 2"), Ok(Command::Range { seeds: 3..9, jobs: 2 }));
         assert_eq!(parsed("--minutes 5"), Ok(Command::Search { minutes: 5, jobs: 1 }));

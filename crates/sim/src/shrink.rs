@@ -36,7 +36,7 @@ struct Search<'a> {
 /// Makes a failed run smaller, by running its seed under reductions. None: it does not fail again.
 pub fn shrink(failed: &Outcome, run: &mut dyn FnMut(&Reduction) -> Outcome) -> Option<Shrunk> {
     let violation = failed.violation.clone()?;
-    let reduction = Reduction { only: Some(parts_of(failed)), stir_ms: Some(failed.stir / MS) };
+    let reduction = whole(failed);
     let mut search = Search { run, violation, reduction: reduction.clone(), outcome: failed.clone(), runs: 0 };
     if !search.attempt(reduction) {
         return None;
@@ -54,6 +54,11 @@ pub fn shrink(failed: &Outcome, run: &mut dyn FnMut(&Reduction) -> Outcome) -> O
     Some(Shrunk { reduction, outcome, runs })
 }
 
+/// The reduction that leaves everything in: the same run.
+pub fn whole(outcome: &Outcome) -> Reduction {
+    Reduction { only: Some(parts_of(outcome)), stir_ms: Some(outcome.stir.div_ceil(MS)) }
+}
+
 /// Everything that a run had and can do without.
 fn parts_of(outcome: &Outcome) -> BTreeSet<Part> {
     let seconds = (outcome.stir.min(outcome.time) / SECOND) as u32;
@@ -62,13 +67,26 @@ fn parts_of(outcome: &Outcome) -> BTreeSet<Part> {
     clients.chain(faults).collect()
 }
 
+/// The parts without those that their run never came to: with fewer it is the same run. A client with none at all would
+/// stay away, which is another one, so that each keeps at least its first.
+fn without_unreached(parts: &BTreeSet<Part>, outcome: &Outcome) -> BTreeSet<Part> {
+    let mut left: BTreeSet<Part> = parts.intersection(&parts_of(outcome)).copied().collect();
+    for (source, number) in parts {
+        let is_left = left.range((*source, 0)..=(*source, u32::MAX)).next().is_some();
+        if matches!(source, Source::Client(_)) && !is_left {
+            left.insert((*source, *number));
+        }
+    }
+    left
+}
+
 impl Search<'_> {
     fn parts(&self) -> &BTreeSet<Part> {
         const NONE: &BTreeSet<Part> = &BTreeSet::new();
         self.reduction.only.as_ref().unwrap_or(NONE)
     }
 
-    /// Keeps a reduction that fails as the whole run did, without what that run never came to.
+    /// Keeps a reduction that fails as the whole run did, without what its run never came to.
     fn attempt(&mut self, candidate: Reduction) -> bool {
         self.attempt_within(candidate, Time::MAX)
     }
@@ -83,8 +101,7 @@ impl Search<'_> {
         let is_alike = outcome.violation.as_ref().is_some_and(|violation| violation.is_like(&self.violation));
         let fails = is_alike && outcome.time <= bound;
         if fails {
-            let reached = parts_of(&outcome);
-            candidate.only = candidate.only.map(|parts| parts.intersection(&reached).copied().collect());
+            candidate.only = candidate.only.map(|parts| without_unreached(&parts, &outcome));
             (self.reduction, self.outcome) = (candidate, outcome);
         }
         fails
@@ -190,6 +207,21 @@ mod tests {
         let stir_ms = shrunk.reduction.stir_ms.unwrap();
         assert!((5_100..5_100 + STIR_STEP_MS).contains(&stir_ms), "{stir_ms}");
         assert!(shrunk.runs < RUNS_MAX, "{} runs", shrunk.runs);
+    }
+
+    #[test]
+    fn a_client_that_is_needed_but_not_reached_in_its_seconds_stays() {
+        // It is there from the beginning, and the failure comes before the second that is left of it.
+        let mut run = |reduction: &Reduction| {
+            let is_there = reduction.has(Source::Client(3));
+            let violation = is_there.then(|| Violation { invariant: "bounds_hold", at: 0, text: String::new() });
+            let time = if reduction.keeps((Source::Client(3), 5)) { 60 * SECOND } else { 2 * SECOND };
+            Outcome { violation, clients: 4, stir: 60 * SECOND, time, ..Outcome::default() }
+        };
+        let failed = run(&Reduction::default());
+        let shrunk = shrink(&failed, &mut run).unwrap();
+        assert!(run(&shrunk.reduction).violation.is_some(), "{:?}", shrunk.reduction);
+        assert_eq!(shrunk.reduction.only.map(|parts| parts.len()), Some(1));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use lockgate_sim::reduction::{Reduction, parse_parts};
-use lockgate_sim::{run, run_reduced};
+use lockgate_sim::{run, run_reduced, shrink};
 
 /// Seeds of every ordinary test run.
 const SEEDS: std::ops::Range<u64> = 1..21;
@@ -26,6 +26,19 @@ fn a_seed_gives_the_same_run_again_here_and_in_another_process() {
     let there = Command::new(env!("CARGO_BIN_EXE_lockgate-sim")).args(["--seed", "3"]).output().unwrap();
     let text = String::from_utf8(there.stdout).unwrap();
     assert!(text.contains(&format!("hash {:016x}", here.hash)), "{text}");
+}
+
+/// A seed with so few operations in its first minute that it takes longer.
+const LONG_SEED: u64 = 14;
+
+#[test]
+fn a_reduction_that_leaves_everything_in_is_the_whole_run() {
+    for seed in [3, 5, 8, LONG_SEED] {
+        let whole = run(seed, false);
+        let reduced = run_reduced(seed, &shrink::whole(&whole), false);
+        assert_eq!(reduced.hash, whole.hash, "seed {seed}");
+        assert_eq!(whole.stir > 60_000_000_000, seed == LONG_SEED, "seed {seed} stirs for {} ns", whole.stir);
+    }
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn json(rehearsal: &Rehearsal, reading: &Reading) -> Value {
         "node": rehearsal.identity.as_ref().map(|identity| identity.node.0),
         "cluster": rehearsal.identity.as_ref().map(|identity| identity.cluster.to_string()),
         "next_start": rehearsal.identity.as_ref().map(|identity| identity.incarnation),
-        "moves_to_shards": rehearsal.moves_to, "shards": shards.collect::<Value>(), "findings": reading.findings, "damage": reading.damage,
-        "files": reading.files, "bytes": reading.bytes,
+        "moves_to_shards": rehearsal.moves_to, "shards": shards.collect::<Value>(),
+        "findings": reading.findings, "damage": reading.damage, "files": reading.files, "bytes": reading.bytes,
     })
 }

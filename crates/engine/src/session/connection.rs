@@ -26,7 +26,10 @@ pub(crate) enum Phase {
 pub(crate) enum Silence {
     NoHello,
     Dead,
+    /// It takes nothing.
     Stalled,
+    /// It does not go on with a frame.
+    HalfFrame,
 }
 
 /// A client connection of this shard.

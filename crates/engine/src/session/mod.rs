@@ -16,7 +16,7 @@ use lockgate_wire::{ConnectionId, Error, ErrorKind, FrameKind, MonoTime, Op, Out
 use self::connection::Silence;
 pub(crate) use self::connection::{Connection, Phase};
 use crate::core::Core;
-use crate::limits::{CLOSE_FLUSH_MS, DELIVER_BELOW_BYTES, HEARTBEAT_MS, SWEEP_EVERY_MS};
+use crate::limits::{CLOSE_FLUSH_MS, DELIVER_BELOW_BYTES, FRAME_STALL_MS, HEARTBEAT_MS, SWEEP_EVERY_MS};
 use crate::mesh::Origin;
 use crate::output::{Level, Output};
 
@@ -113,6 +113,13 @@ impl Sessions {
     pub(crate) fn progressed(&mut self, core: &Core, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.received(core.now.mono);
+        }
+    }
+
+    /// The rest of a frame does not come.
+    pub(crate) fn frame_stalled(&mut self, core: &mut Core, id: ConnectionId) {
+        if self.connections.get(&id).is_some_and(|connection| connection.phase != Phase::Closed) {
+            self.give_up(core, id, Silence::HalfFrame);
         }
     }
 
@@ -460,6 +467,10 @@ impl Sessions {
                     connection.outgoing_bytes, limits.send_stall_ms
                 );
                 (Some(&mut core.metrics.connections_stalled), message)
+            }
+            Silence::HalfFrame => {
+                let message = format!("a frame had begun, and nothing more of it came for {FRAME_STALL_MS} ms");
+                (Some(&mut core.metrics.connections_half_frame), message)
             }
         };
         if let Some(counter) = counter {

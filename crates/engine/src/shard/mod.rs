@@ -127,6 +127,7 @@ impl Shard {
             Input::ConnectionOpened { connection, peer } => self.sessions.opened(&mut self.core, connection, peer),
             Input::FrameReceived { connection, frame } => self.frame(connection, frame),
             Input::BytesReceived { connection } => self.sessions.progressed(&self.core, connection),
+            Input::FrameStalled { connection } => self.sessions.frame_stalled(&mut self.core, connection),
             Input::PeerEnded { connection } => self.sessions.peer_ended(&mut self.core, connection),
             Input::BadBytes { connection, error } => {
                 self.sessions.close_with(&mut self.core, connection, &error.to_error())

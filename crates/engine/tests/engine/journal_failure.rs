@@ -1,9 +1,9 @@
 //! A journal that fails, and a disk that is full: what was not durable is not answered, what was is still read.
 
 use lockgate_storage::disk::DiskError;
-use lockgate_wire::ErrorKind;
 use lockgate_wire::proto::start_position::At;
 use lockgate_wire::proto::{self, Ack};
+use lockgate_wire::{ConnectionId, ErrorKind};
 
 use crate::support::{FaultyDisk, Node, batch, config, publish, publish_at};
 
@@ -86,8 +86,8 @@ fn one_shards_failed_journal_leaves_the_other_shards_alone() {
     node.assert_idle();
 }
 
-#[test]
-fn without_room_for_the_next_journal_file_publishes_get_507_and_resume_by_themselves() {
+/// A node with small journal files whose next one finds no room, and a topic.
+fn with_full_disk() -> (Node, ConnectionId, u64) {
     let mut config = config(1);
     config.journal.file_bytes = 1 << 20;
     config.journal.max_write_bytes = 512 << 10;
@@ -95,6 +95,12 @@ fn without_room_for_the_next_journal_file_publishes_get_507_and_resume_by_themse
     let c = node.connect(0);
     let topic = node.create_topic(c, "orders", 1, &[("max_batch_bytes", "300KiB")]);
     node.disk.fail("grow", "journal/", DiskError::ENOSPC);
+    (node, c, topic)
+}
+
+#[test]
+fn without_room_for_the_next_journal_file_publishes_get_507_and_resume_by_themselves() {
+    let (mut node, c, topic) = with_full_disk();
     let value = "x".repeat(250_000);
     let mut taken = 0;
     let refused = loop {
@@ -123,13 +129,7 @@ fn without_room_for_the_next_journal_file_publishes_get_507_and_resume_by_themse
 
 #[test]
 fn nothing_spins_while_a_journal_write_takes_long_and_the_disk_is_full() {
-    let mut config = config(1);
-    config.journal.file_bytes = 1 << 20;
-    config.journal.max_write_bytes = 512 << 10;
-    let mut node = Node::start(FaultyDisk::default(), config);
-    let c = node.connect(0);
-    let topic = node.create_topic(c, "orders", 1, &[("max_batch_bytes", "300KiB")]);
-    node.disk.fail("grow", "journal/", DiskError::ENOSPC);
+    let (mut node, c, topic) = with_full_disk();
     let value = "x".repeat(250_000);
     // The write that opens the last prepared file is under way when the next one cannot be made.
     let request = loop {

@@ -1,12 +1,15 @@
 //! Another number of shards.
 
-use lockgate_engine::{MoveError, NodeConfig, move_journals, recover, remove_other_journals};
+use std::convert::Infallible;
+
+use lockgate_engine::{FollowError, MoveError, Moved, NodeConfig, follow_shard_count, recover};
 use lockgate_storage::disk::{Disk, DiskError};
 use lockgate_wire::batch::Producer;
 use lockgate_wire::{ConnectionId, PartitionId, ProducerId, proto};
 
 use crate::support::{FaultyDisk, Node, config, numbered_batch};
 
+const EIO: i32 = 5;
 const PARTITIONS: u32 = 8;
 const INTERVAL: &[(&str, &str)] = &[("fsync", "interval(60s)")];
 
@@ -50,11 +53,21 @@ fn check(node: &mut Node, topics: [u64; 2], range: std::ops::Range<u64>) -> Conn
     c
 }
 
+/// Follows the shard count of `to`, with a switch that does not fail.
+fn follow(disk: &FaultyDisk, from: &NodeConfig, to: &NodeConfig) -> Result<Option<Moved>, FollowError<Infallible>> {
+    follow_shard_count(disk, from, to, |_| Ok(()))
+}
+
 fn moved(node: Node, to: NodeConfig) -> Node {
     let (disk, from, now) = (node.disk, node.config, node.now);
-    move_journals(&disk, &from, &to).unwrap();
-    remove_other_journals(&disk, &to).unwrap();
+    follow(&disk, &from, &to).unwrap().expect("another set of journals");
     Node::start_at(disk, to, now)
+}
+
+/// The sets of journals that a disk has.
+fn sets(disk: &FaultyDisk) -> Vec<String> {
+    let names = disk.list("").unwrap().into_iter().map(|entry| entry.name);
+    names.filter(|name| name.starts_with("shards")).collect()
 }
 
 #[test]
@@ -86,22 +99,25 @@ fn with_another_number_of_shards_everything_is_there_and_goes_on() {
 }
 
 #[test]
-fn a_move_that_ends_anywhere_leaves_the_old_journals_whole() {
+fn a_move_that_ends_anywhere_leaves_one_whole_set_of_journals() {
     let (node, topics) = filled(2);
     let to = with(3, 1);
     for calls in (0..).step_by(17) {
         let disk = node.disk.copy();
         disk.cut_after(calls);
-        let result = move_journals(&disk, &node.config, &to);
+        let mut counts = (*node.config).clone();
+        let result = follow_shard_count(&disk, &node.config, &to, |_| {
+            counts = to.clone();
+            Ok::<(), Infallible>(())
+        });
         disk.heal();
         let ended = result.is_ok();
-        // The switch was not made: the next start has the old count, or tries once more.
-        remove_other_journals(&disk, &node.config).unwrap();
-        let sets: Vec<_> =
-            disk.list("").unwrap().into_iter().filter(|entry| entry.name.starts_with("shards")).collect();
-        assert_eq!(sets.len(), 1);
-        check(&mut Node::start_at(disk.copy(), (*node.config).clone(), node.now), topics, 0..10);
-        check(&mut moved(Node::start_at(disk, (*node.config).clone(), node.now), to.clone()), topics, 0..10);
+        assert!(!ended || counts == to, "nothing ends well that does not count");
+        // The next start has the count that counts, or tries once more.
+        assert_eq!(follow(&disk, &counts, &counts), Ok(None));
+        assert_eq!(sets(&disk).len(), 1);
+        check(&mut Node::start_at(disk.copy(), counts.clone(), node.now), topics, 0..10);
+        check(&mut moved(Node::start_at(disk, counts, node.now), with(3, 2)), topics, 0..10);
         if ended {
             return;
         }
@@ -111,12 +127,45 @@ fn a_move_that_ends_anywhere_leaves_the_old_journals_whole() {
 #[test]
 fn what_was_moved_is_on_the_device_before_it_counts() {
     let (node, topics) = filled(2);
-    let to = with(3, 1);
-    let synced = node.disk.copy();
-    move_journals(&synced, &node.config, &to).unwrap();
-    synced.lose_unsynced();
-    let mut node = Node::start_at(synced, to, node.now);
-    check(&mut node, topics, 0..10);
+    let (to, disk) = (with(3, 1), node.disk.copy());
+    let mut switched = false;
+    let switch = |_: &Moved| {
+        assert_eq!(sets(&disk), ["shards", "shards-1"], "the old ones count until then");
+        disk.lose_unsynced();
+        switched = true;
+        Ok::<(), Infallible>(())
+    };
+    follow_shard_count(&disk, &node.config, &to, switch).unwrap();
+    assert!(switched && sets(&disk) == ["shards-1"]);
+    check(&mut Node::start_at(disk, to, node.now), topics, 0..10);
+}
+
+#[test]
+fn old_journals_that_could_not_be_removed_go_with_the_next_start() {
+    let (node, topics) = filled(2);
+    let (to, disk) = (with(3, 1), node.disk.copy());
+    let switch = |_: &Moved| {
+        disk.fail("remove_directory", "shards", EIO);
+        Ok::<(), Infallible>(())
+    };
+    let error = follow_shard_count(&disk, &node.config, &to, switch).unwrap_err();
+    assert!(matches!(error, FollowError::Remove(_)), "{error}");
+    disk.heal();
+    assert_eq!(follow(&disk, &to, &to), Ok(None));
+    assert_eq!(sets(&disk), ["shards-1"]);
+    check(&mut Node::start_at(disk, to, node.now), topics, 0..10);
+}
+
+#[test]
+fn a_switch_that_failed_leaves_the_old_journals() {
+    let (node, topics) = filled(2);
+    let (config, now, disk) = ((*node.config).clone(), node.now, node.disk.copy());
+    let error = follow_shard_count(&disk, &config, &with(3, 1), |_| Err("no")).unwrap_err();
+    assert_eq!(error, FollowError::Switch("no"));
+    assert_eq!(sets(&disk), ["shards", "shards-1"]);
+    assert_eq!(follow(&disk, &config, &config), Ok(None));
+    assert_eq!(sets(&disk), ["shards"]);
+    check(&mut Node::start_at(disk, config, now), topics, 0..10);
 }
 
 #[test]
@@ -124,10 +173,10 @@ fn a_full_disk_leaves_the_node_with_the_shards_it_has() {
     let (node, topics) = filled(2);
     let (config, now, disk) = ((*node.config).clone(), node.now, node.disk.copy());
     disk.fail("grow", "shards-1", DiskError::ENOSPC);
-    let error = move_journals(&disk, &config, &with(3, 1)).unwrap_err();
-    assert!(matches!(&error, MoveError::Disk(error) if error.is_full()), "{error}");
+    let error = follow(&disk, &config, &with(3, 1)).unwrap_err();
+    assert!(matches!(&error, FollowError::Move(MoveError::Disk(error)) if error.is_full()), "{error}");
     disk.heal();
-    remove_other_journals(&disk, &config).unwrap();
+    assert_eq!(follow(&disk, &config, &config), Ok(None));
     check(&mut Node::start_at(disk, config, now), topics, 0..10);
 }
 
@@ -138,8 +187,8 @@ fn a_partition_that_does_not_serve_is_not_moved() {
     let id = PartitionId { topic: topics[0].into(), partition: 0 };
     let start = node.disk.files(&format!("partitions/{id}/start")).remove(0);
     node.disk.memory.set_file(&start, vec![1; 3]);
-    let error = move_journals(&node.disk, &node.config, &with(3, 1)).unwrap_err();
-    assert!(matches!(error, MoveError::Refused(refused, _) if refused == id), "{error}");
+    let error = follow(&node.disk, &node.config, &with(3, 1)).unwrap_err();
+    assert!(matches!(error, FollowError::Move(MoveError::Refused(refused, _)) if refused == id), "{error}");
     assert!(error.to_string().contains("does not serve"), "{error}");
     let found = recover(&node.disk, &node.config, lockgate_engine::shard_of(id, 2)).unwrap();
     assert_eq!(found.refused().map(|(id, _)| id).collect::<Vec<_>>(), [id]);

@@ -1,8 +1,9 @@
 //! Starting on what a disk has: after a crash, after a loss of power, after damage.
 
+use lockgate_engine::recover;
 use lockgate_storage::disk::{Disk, DiskError};
 use lockgate_wire::batch::Producer;
-use lockgate_wire::{ConnectionId, ErrorKind, ProducerId, proto};
+use lockgate_wire::{ConnectionId, ErrorKind, ProducerId, ShardId, proto};
 use proptest::prelude::*;
 
 use crate::support::{FaultyDisk, Node, batch, config, numbered_batch};
@@ -231,6 +232,11 @@ fn a_partition_with_data_and_without_its_journal_is_refused_and_others_serve() {
     }
     node.stop();
     node.disk.remove_directory("shards/1").unwrap();
+    let lost = [0, 1].map(|shard| {
+        let found = recover(&node.disk.copy(), &node.config, ShardId(shard)).unwrap();
+        (found.has_lost_journals(), found.unknown().next().is_some())
+    });
+    assert_eq!(lost, [(false, false), (true, true)]);
     let mut node = node.crash();
     let c = node.connect(0);
     for partition in 0..16 {

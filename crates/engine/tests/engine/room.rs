@@ -1,7 +1,7 @@
 //! A journal that is bounded: its files go, what was in them stays, and who cannot let go is named.
 
 use lockgate_engine::{JournalSettings, NodeConfig};
-use lockgate_wire::{Error, ErrorKind, proto};
+use lockgate_wire::{ConnectionId, Error, ErrorKind, proto};
 
 use crate::support::{FaultyDisk, Node, batch, config};
 
@@ -21,12 +21,20 @@ fn large(number: usize) -> bytes::Bytes {
     batch(&[&format!("{number:.<20000}")])
 }
 
+/// A bounded node with a topic.
+fn started(partitions: u32) -> (Node, ConnectionId, u64) {
+    let mut node = Node::start(FaultyDisk::default(), bounded());
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", partitions, &[("max_batch_bytes", "64KiB")]);
+    (node, c, topic)
+}
+
 fn files(node: &Node) -> u64 {
     node.disk.files("shards/0/journal/").len() as u64
 }
 
 /// Publishes so much that the journal is filled several times over, to partitions in turn.
-fn fill(node: &mut Node, c: lockgate_wire::ConnectionId, topic: u64, partitions: u32, records: usize) {
+fn fill(node: &mut Node, c: ConnectionId, topic: u64, partitions: u32, records: usize) {
     for number in 0..records {
         node.publish(c, topic, number as u32 % partitions, large(number)).unwrap();
         assert!(files(node) <= FILES + 1, "{:?}", node.disk.files("shards/0/journal/"));
@@ -34,12 +42,12 @@ fn fill(node: &mut Node, c: lockgate_wire::ConnectionId, topic: u64, partitions:
     }
 }
 
-fn count(node: &mut Node, c: lockgate_wire::ConnectionId, topic: u64, partitions: u32) -> usize {
+fn count(node: &mut Node, c: ConnectionId, topic: u64, partitions: u32) -> usize {
     (0..partitions).map(|partition| node.read_all(c, topic, partition, 0).len()).sum()
 }
 
 /// Publishes until a publish is refused.
-fn until_refused(node: &mut Node, c: lockgate_wire::ConnectionId, topic: u64) -> (usize, Error) {
+fn until_refused(node: &mut Node, c: ConnectionId, topic: u64) -> (usize, Error) {
     for number in 0..1000 {
         if let Err(error) = node.publish(c, topic, 0, large(number)) {
             return (number, error);
@@ -51,9 +59,7 @@ fn until_refused(node: &mut Node, c: lockgate_wire::ConnectionId, topic: u64) ->
 
 #[test]
 fn a_journal_lets_its_files_go_and_every_start_finds_what_was_in_them() {
-    let mut node = Node::start(FaultyDisk::default(), bounded());
-    let c = node.connect(0);
-    let topic = node.create_topic(c, "orders", 3, &[("max_batch_bytes", "64KiB")]);
+    let (mut node, c, topic) = started(3);
     fill(&mut node, c, topic, 3, 300);
     assert!(node.metrics(0).journal.files_freed > 10, "{:?}", node.metrics(0).journal);
     for crash in [true, false, true] {
@@ -99,9 +105,7 @@ fn a_topic_that_is_synced_by_interval_lets_files_go_too() {
 
 #[test]
 fn at_the_bound_publishes_get_507_with_its_name_and_go_on_by_themselves() {
-    let mut node = Node::start(FaultyDisk::default(), bounded());
-    let c = node.connect(0);
-    let topic = node.create_topic(c, "orders", 1, &[("max_batch_bytes", "64KiB")]);
+    let (mut node, c, topic) = started(1);
     node.disk.fail("write", "partitions/", EIO);
     let (published, error) = until_refused(&mut node, c, topic);
     assert!((40..60).contains(&published), "{published} before the reserve");
@@ -129,9 +133,7 @@ fn at_the_bound_publishes_get_507_with_its_name_and_go_on_by_themselves() {
 
 #[test]
 fn at_the_bound_a_node_starts_and_makes_room() {
-    let mut node = Node::start(FaultyDisk::default(), bounded());
-    let c = node.connect(0);
-    let topic = node.create_topic(c, "orders", 1, &[("max_batch_bytes", "64KiB")]);
+    let (mut node, c, topic) = started(1);
     node.disk.fail("write", "partitions/", EIO);
     let (published, _) = until_refused(&mut node, c, topic);
     for _ in 0..10 {
@@ -147,9 +149,7 @@ fn at_the_bound_a_node_starts_and_makes_room() {
 
 #[test]
 fn a_failed_sync_of_segments_keeps_the_journals_files_until_a_restart_and_is_told() {
-    let mut node = Node::start(FaultyDisk::default(), bounded());
-    let c = node.connect(0);
-    let topic = node.create_topic(c, "orders", 1, &[("max_batch_bytes", "64KiB")]);
+    let (mut node, c, topic) = started(1);
     node.disk.fail("sync", ".log", EIO);
     let mut number = 0;
     while node.metrics(0).partitions_unsynced == 0 {
@@ -188,9 +188,7 @@ fn a_seal_that_failed_once_is_made_again() {
 
 #[test]
 fn a_partition_that_a_start_refused_keeps_its_records_in_the_journal() {
-    let mut node = Node::start(FaultyDisk::default(), bounded());
-    let c = node.connect(0);
-    let topic = node.create_topic(c, "orders", 2, &[("max_batch_bytes", "64KiB")]);
+    let (mut node, c, topic) = started(2);
     for number in 0..3 {
         node.publish(c, topic, 1, large(number)).unwrap();
     }

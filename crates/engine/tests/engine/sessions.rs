@@ -1,7 +1,7 @@
 //! Connections: how they begin, show life, are held back and end.
 
 use bytes::{Bytes, BytesMut};
-use lockgate_engine::Input;
+use lockgate_engine::{Input, Output};
 use lockgate_wire::proto::start_position::At;
 use lockgate_wire::proto::{self};
 use lockgate_wire::{ConnectionId, ErrorKind, FrameKind, OutFrame};
@@ -134,6 +134,25 @@ fn a_client_that_takes_nothing_is_closed_and_holds_nobody_up() {
     assert!(is_closed(&node, slow) && !is_closed(&node, c));
     assert_eq!(node.metrics(0).connections_stalled, 1);
     node.assert_idle();
+}
+
+#[test]
+fn a_client_that_does_not_go_on_with_its_frame_is_told_and_closed() {
+    let mut node = Node::new(1);
+    let (c, other) = (node.connect(0), node.connect(0));
+    node.raw_input(c, Input::FrameStalled { connection: c });
+    assert!(is_closed(&node, c) && !is_closed(&node, other));
+    let error = node.connection_error(c);
+    assert_eq!(error.kind, ErrorKind::ConnectionLost);
+    assert!(error.message.contains("for 30000 ms"), "{error}");
+    assert_eq!(node.metrics(0).connections_half_frame, 1);
+    // What is closed already is not closed again, whatever the server still tells of it.
+    let (now, mut out) = (node.now, Vec::new());
+    for _ in 0..2 {
+        node.shards[0].handle(now, Input::FrameStalled { connection: other }, &mut out);
+    }
+    assert_eq!(out.iter().filter(|output| matches!(output, Output::Close { .. })).count(), 1);
+    assert_eq!(node.metrics(0).connections_half_frame, 2);
 }
 
 #[test]

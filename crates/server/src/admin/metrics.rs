@@ -193,6 +193,7 @@ pub const METRICS: &[Metric] = &[
         source: Source::Labelled(&[
             ("silent", |p| p.engine.connections_dead),
             ("stalled", |p| p.engine.connections_stalled),
+            ("half_frame", |p| p.engine.connections_half_frame),
         ]),
     },
     node(MetricKind::Counter, "lockgate_connections_refused_total", "Connections closed at once at the limit.", |s| {

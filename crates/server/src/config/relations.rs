@@ -1,5 +1,7 @@
 //! What must hold between settings, and what depends on more than a value's own bounds.
 
+use lockgate_storage::journal::{BLOCK_BYTES, JournalConfig};
+
 use super::value::size;
 use super::{ConfigError, Place, Values};
 
@@ -7,10 +9,8 @@ use super::{ConfigError, Place, Values};
 pub(crate) const BATCH_OVERHEAD_BYTES: u64 = 64 * 1024;
 /// The batch size that every topic may have without being asked.
 const DEFAULT_MAX_BATCH_BYTES: u64 = 1024 * 1024;
-/// The fewest files of a journal.
-const JOURNAL_FILES_MIN: u64 = 4;
 /// The first block of a journal file.
-const JOURNAL_HEADER_BYTES: u64 = 4096;
+const JOURNAL_HEADER_BYTES: u64 = BLOCK_BYTES as u64;
 
 pub(crate) fn check(values: &Values, errors: &mut Vec<ConfigError>) {
     for name in ["limits.frame_bytes", "journal.max_write_bytes"] {
@@ -42,13 +42,13 @@ pub(crate) fn check(values: &Values, errors: &mut Vec<ConfigError>) {
             ),
         ));
     }
-    let max = values.number("journal.max_bytes");
-    if max < JOURNAL_FILES_MIN * file {
+    let (max, files_min) = (values.number("journal.max_bytes"), JournalConfig::FILES_MIN);
+    if max < files_min * file {
         errors.push(error(
             values,
             &["journal.max_bytes", "journal.file_bytes"],
             format!(
-                "a journal of {} cannot have {JOURNAL_FILES_MIN} files of {}: two to be filled in turn and two in reserve",
+                "a journal of {} cannot have {files_min} files of {}: two to be filled in turn and two in reserve",
                 size(max),
                 size(file)
             ),

@@ -132,7 +132,7 @@ pub const SETTINGS: &[Setting] = &[
         "journal.file_bytes",
         Kind::Bytes { min: 8 * MIB, max: 4 * GIB, multiple_of: 4 * KIB },
         "64MiB",
-        "Size of a journal file; files are written through with zeros when made, and recycled.",
+        "Size of a journal file; files are written through with zeros when made.",
     ),
     setting(
         "journal.max_write_bytes",

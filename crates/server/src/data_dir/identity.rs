@@ -145,13 +145,15 @@ impl Identity {
         let uid = |key: &str| {
             parse_uid(value(key)?).ok_or_else(|| IdentityError::Damaged(format!("{key} is not 32 hexadecimal digits")))
         };
+        // Written before there could be another set than the first.
+        let journals = if value("journals").is_ok() { number("journals")? } else { 0 };
         let out_of_range = |key: &str| IdentityError::Damaged(format!("{key} is out of its range"));
         Ok(Self {
             cluster: uid("cluster")?,
             node: NodeId(u32::try_from(number("node")?).map_err(|_| out_of_range("node"))?),
             disk: uid("disk")?,
             shards: u16::try_from(number("shards")?).map_err(|_| out_of_range("shards"))?,
-            journals: u32::try_from(number("journals")?).map_err(|_| out_of_range("journals"))?,
+            journals: u32::try_from(journals).map_err(|_| out_of_range("journals"))?,
             incarnation: number("incarnation")?,
         })
     }

@@ -90,6 +90,17 @@ fn an_edited_damaged_or_newer_identity_is_refused() {
 }
 
 #[test]
+fn an_identity_that_names_no_set_of_journals_has_the_first() {
+    let (_root, path) = fresh();
+    let identity = open(&path).unwrap().identity;
+    let file = path.join("identity");
+    let text = fs::read_to_string(&file).unwrap().replace("journals = 0\n", "");
+    let (said, _) = text.split_once("crc32c").unwrap();
+    fs::write(&file, format!("{said}crc32c = {:08x}\n", crc32c::crc32c(said.as_bytes()))).unwrap();
+    assert_eq!(open(&path).unwrap().identity, Identity { incarnation: 2, ..identity });
+}
+
+#[test]
 fn a_directory_that_is_somebody_elses_is_left_alone() {
     let (_root, path) = fresh();
     fs::create_dir(&path).unwrap();

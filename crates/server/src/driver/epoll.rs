@@ -9,6 +9,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockgate_engine::limits::FRAME_STALL_MS;
 use lockgate_wire::{ConnectionId, MonoTime, OutFrame};
 use mio::{Events, Interest, Poll, Token};
 use rustc_hash::FxHashMap;
@@ -26,8 +27,6 @@ const MAX_CONNECTION_FRAMES: usize = 1024;
 const MAX_ROUND_BYTES: usize = 8 * 1024 * 1024;
 /// How long a connection lingers for its peer to close too.
 const LINGER_MS: u64 = 1_000;
-/// How long a frame that has begun may go without a byte.
-pub(super) const FRAME_STALL_MS: u64 = 30_000;
 /// The token of the waker; connections use their ids, which are counted from 1.
 const WAKER: Token = Token(usize::MAX);
 
@@ -163,8 +162,8 @@ impl EpollDriver {
         }
     }
 
-    /// Closes connections whose begun frame stands still.
-    fn look_after_begun(&mut self, now: MonoTime) {
+    /// Tells of connections whose begun frame stands still.
+    fn look_after_begun(&mut self, now: MonoTime, handler: &mut dyn Handler) {
         while let Some((at, id)) = self.begun.first().copied()
             && at <= now
         {
@@ -179,8 +178,7 @@ impl EpollDriver {
             }
             let at = connection.moved.plus_ms(FRAME_STALL_MS);
             if at <= now {
-                tracing::debug!(connection = id.0, "a frame stood still for {FRAME_STALL_MS} ms: closed");
-                self.remove(id);
+                handler.stalled(id);
             } else {
                 connection.watched = Some(at);
                 self.begun.insert((at, id));
@@ -442,7 +440,7 @@ impl Driver for EpollDriver {
                 self.list_readable(id);
             }
         }
-        self.look_after_begun(now);
+        self.look_after_begun(now, handler);
         for id in std::mem::take(&mut self.ended) {
             handler.closed(id);
         }

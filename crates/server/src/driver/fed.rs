@@ -9,11 +9,15 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use crossbeam_channel::Sender;
 use lockgate_wire::op::Body;
+use lockgate_wire::proto::Advice;
 use lockgate_wire::{ConnectionId, Frame, FrameKind, MonoTime, OutFrame, proto};
 
 use super::epoll::EpollDriver;
 use super::{Driver, Handler, Wake};
 use crate::feed::{Fed, Feed, FeedError};
+
+/// How long nothing is sent after a refusal: what makes room gets the processor.
+const REFUSED_PAUSE: Duration = Duration::from_millis(5);
 
 /// See the module. Answers are counted, nothing is kept.
 pub(crate) struct FedDriver {
@@ -31,6 +35,8 @@ pub(crate) struct FedDriver {
     unanswered: u32,
     fed: Fed,
     began: Option<Instant>,
+    /// Nothing is sent before, as something was refused.
+    resumes: Option<Instant>,
     /// Told once, at the end or at the first error.
     ended: Option<Sender<Result<Fed, FeedError>>>,
 }
@@ -48,6 +54,7 @@ impl FedDriver {
             unanswered: 0,
             fed: Fed::default(),
             began: None,
+            resumes: None,
             ended: Some(ended),
         })
     }
@@ -66,10 +73,18 @@ impl FedDriver {
             }
             return;
         }
+        if self.pause_left() > Duration::ZERO {
+            return;
+        }
         while self.unanswered < self.feed.in_flight {
             self.unanswered += 1;
             self.outgoing.push_back(Frame { payload: self.feed.batch.clone(), ..publish.clone() });
         }
+    }
+
+    /// How long nothing is to be sent yet.
+    fn pause_left(&self) -> Duration {
+        self.resumes.map_or(Duration::ZERO, |resumes| resumes.saturating_duration_since(Instant::now()))
     }
 
     fn end(&mut self, result: Result<Fed, FeedError>) {
@@ -81,7 +96,14 @@ impl FedDriver {
 
     fn answered(&mut self, frame: Frame) -> Result<(), lockgate_wire::Error> {
         if frame.kind == FrameKind::Error {
-            return Err(lockgate_wire::Error::from_proto(frame.message()?));
+            let error = lockgate_wire::Error::from_proto(frame.message()?);
+            if frame.op != proto::Publish::OP.number() || error.advice() != Advice::Retry {
+                return Err(error);
+            }
+            self.unanswered -= 1;
+            self.fed.refused += 1;
+            self.resumes = Some(Instant::now() + REFUSED_PAUSE);
+            return Ok(());
         }
         if frame.kind == FrameKind::Push {
             return Ok(());
@@ -149,6 +171,8 @@ impl Driver for FedDriver {
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.fill();
         let has_work = self.connection.is_some() && (self.taken > 0 || (!self.outgoing.is_empty() && !self.paused));
+        let pause = Some(self.pause_left()).filter(|pause| *pause > Duration::ZERO);
+        let timeout = timeout.into_iter().chain(pause).min();
         self.idle.wait(if has_work { Some(Duration::ZERO) } else { timeout })
     }
 

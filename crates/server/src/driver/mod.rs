@@ -30,6 +30,8 @@ pub(crate) trait Handler {
     fn received(&mut self, connection: ConnectionId, frame: Frame);
     /// Some bytes of a frame that is not whole, and no whole frame: a sign of life. At most once a round.
     fn progressed(&mut self, connection: ConnectionId);
+    /// A frame has begun and got no further for [`FRAME_STALL_MS`](lockgate_engine::limits::FRAME_STALL_MS).
+    fn stalled(&mut self, connection: ConnectionId);
     /// The other side sends no more, and has not closed: what is sent may still reach it.
     fn ended(&mut self, connection: ConnectionId);
     /// No frame; the connection is read no further.
@@ -59,8 +61,7 @@ pub(crate) trait Driver {
     fn flush(&mut self, now: MonoTime);
     /// Waits until something can be done, somebody wakes it, or the timeout ends. Does not wait when work is left over.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
-    /// Reads what is there, bounded per connection and in all, and tells the handler. Closes a connection whose frame has
-    /// begun and gets on no further.
+    /// Reads what is there, bounded per connection and in all, and tells the handler.
     fn receive(&mut self, now: MonoTime, handler: &mut dyn Handler);
     /// When a close must be enforced or a begun frame be looked after.
     fn next_deadline(&self) -> Option<MonoTime>;

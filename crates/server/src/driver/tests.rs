@@ -4,10 +4,13 @@ use std::net::TcpListener;
 use std::time::Instant;
 
 use bytes::Bytes;
-use lockgate_wire::{FrameKind, proto};
+use lockgate_engine::limits::FRAME_STALL_MS;
+use lockgate_wire::{Error, ErrorKind, FrameKind, Op, proto};
 
-use super::epoll::{EpollDriver, FRAME_STALL_MS};
+use super::epoll::EpollDriver;
+use super::fed::FedDriver;
 use super::*;
+use crate::feed::{Fed, Feed, FeedError};
 
 /// How long a test waits for what must come; a bound, never a pause.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -19,6 +22,7 @@ struct Toy {
     written: BTreeMap<ConnectionId, usize>,
     bad: Vec<FrameError>,
     progressed: usize,
+    stalled: Vec<ConnectionId>,
     ended: Vec<ConnectionId>,
     closed: Vec<ConnectionId>,
     paused: BTreeSet<ConnectionId>,
@@ -42,6 +46,9 @@ impl Handler for Toy {
     }
     fn progressed(&mut self, _connection: ConnectionId) {
         self.progressed += 1;
+    }
+    fn stalled(&mut self, connection: ConnectionId) {
+        self.stalled.push(connection);
     }
     fn ended(&mut self, connection: ConnectionId) {
         self.ended.push(connection);
@@ -272,7 +279,7 @@ fn parts_of_a_frame_are_life_once_a_round_and_whole_frames_speak_for_themselves(
 }
 
 #[test]
-fn a_frame_that_stands_still_costs_its_connection_and_one_that_moves_or_is_not_read_does_not() {
+fn a_frame_that_stands_still_is_told_once_and_one_that_moves_or_is_not_read_is_not() {
     let mut world = World::new();
     let (still, mut still_client) = world.connect();
     let (slow, mut slow_client) = world.connect();
@@ -291,10 +298,10 @@ fn a_frame_that_stands_still_costs_its_connection_and_one_that_moves_or_is_not_r
         slow_client.write_all(&one[500 + part..501 + part]).unwrap();
         world.until("a slow byte", |toy| toy.progressed > before);
         if part == 1 {
-            assert_eq!(world.toy.closed, []);
+            assert_eq!(world.toy.stalled, []);
         }
     }
-    assert_eq!(world.toy.closed, [still]);
+    assert_eq!(world.toy.stalled, [still]);
     world.toy.paused.clear();
     world.driver.resume(paused);
     paused_client.write_all(&one[504..]).unwrap();
@@ -302,7 +309,7 @@ fn a_frame_that_stands_still_costs_its_connection_and_one_that_moves_or_is_not_r
     world.until("both frames", |toy| toy.frames.len() == 2);
     world.ahead_ms += 10 * FRAME_STALL_MS;
     (0..5).for_each(|_| world.round());
-    assert_eq!(world.toy.closed, [still], "no frame has begun on {slow:?}, {paused:?} and {idle:?}");
+    assert_eq!(world.toy.stalled, [still], "no frame has begun on {slow:?}, {paused:?} and {idle:?}");
     assert_eq!(world.driver.next_deadline(), None);
 }
 
@@ -417,4 +424,53 @@ fn a_wake_ends_a_wait_and_many_wakes_are_one() {
     world.driver.wake_handle().wake();
     world.driver.wait(Some(PATIENCE)).unwrap();
     assert!(begin.elapsed() < PATIENCE, "a wake after a rest is seen");
+}
+
+/// Answers what a fed client asks, publishes with these in turn, until it has ended.
+fn feed_with(mut answers: impl FnMut() -> OutFrame) -> Result<Fed, FeedError> {
+    let feed = Feed {
+        batch: Bytes::from_static(b"a batch"),
+        in_flight: 2,
+        duration: Duration::from_millis(50),
+        settings: Vec::new(),
+    };
+    let (ended, result) = crossbeam_channel::bounded(1);
+    let mut driver = FedDriver::new(feed, ended).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    driver.open(ConnectionId(1), TcpStream::connect(listener.local_addr().unwrap()).unwrap()).unwrap();
+    let (mut toy, begin) = (Toy::default(), Instant::now());
+    loop {
+        assert!(begin.elapsed() < PATIENCE, "the client never ended");
+        driver.wait(Some(Duration::from_millis(5))).unwrap();
+        driver.receive(MonoTime::default(), &mut toy);
+        for (id, frame) in toy.frames.drain(..) {
+            let answer = match frame.op() {
+                Some(Op::Hello) => OutFrame::response(1, &proto::HelloOk::default()),
+                Some(Op::CreateTopic) => OutFrame::response(1, &proto::CreateTopicOk::default()),
+                _ => answers(),
+            };
+            driver.send(id, answer);
+        }
+        if let Ok(result) = result.try_recv() {
+            return result;
+        }
+    }
+}
+
+fn refusal(kind: ErrorKind) -> OutFrame {
+    OutFrame::error(Op::Publish.number(), 1, &Error::new(kind, "no"))
+}
+
+#[test]
+fn a_fed_publish_that_is_refused_for_the_moment_is_counted_and_sent_again() {
+    let mut refusals = [refusal(ErrorKind::StorageFull), refusal(ErrorKind::StorageFull)].into_iter();
+    let fed = feed_with(|| refusals.next().unwrap_or_else(|| OutFrame::response(1, &proto::PublishOk::default())));
+    let fed = fed.unwrap();
+    assert!(fed.refused == 2 && fed.batches > 2, "{fed:?}");
+}
+
+#[test]
+fn a_fed_publish_that_is_refused_for_good_ends_it() {
+    let error = feed_with(|| refusal(ErrorKind::TopicNotFound)).unwrap_err();
+    assert!(matches!(&error, FeedError::Refused(error) if error.kind == ErrorKind::TopicNotFound), "{error}");
 }

@@ -376,6 +376,9 @@ impl Handler for EngineHandler<'_> {
     fn progressed(&mut self, connection: ConnectionId) {
         self.handle(Input::BytesReceived { connection });
     }
+    fn stalled(&mut self, connection: ConnectionId) {
+        self.handle(Input::FrameStalled { connection });
+    }
     fn ended(&mut self, connection: ConnectionId) {
         self.handle(Input::PeerEnded { connection });
     }
@@ -403,6 +406,7 @@ impl Handler for Deaf {
     }
     fn received(&mut self, _connection: ConnectionId, _frame: Frame) {}
     fn progressed(&mut self, _connection: ConnectionId) {}
+    fn stalled(&mut self, _connection: ConnectionId) {}
     fn ended(&mut self, _connection: ConnectionId) {}
     fn bad_bytes(&mut self, _connection: ConnectionId, _error: FrameError) {}
     fn written(&mut self, _connection: ConnectionId, _bytes: usize) {}

@@ -33,12 +33,12 @@ pub use speed::{DiskSpeed, SLOWEST};
 
 /// The errno of a device that failed.
 pub const EIO: i32 = 5;
-/// What the paths of journals begin with.
-const JOURNALS: &str = "shards";
 /// The errno of every change once a file system has stopped taking any.
 pub const EROFS: i32 = 30;
 /// The errno of every call after the process was cut off; nobody sees it but code that is already dead.
 const CUT: i32 = 0;
+/// What the paths of journals begin with.
+const JOURNALS: &str = "shards";
 
 /// A disk that outlives the processes that use it.
 #[derive(Debug)]
@@ -57,6 +57,7 @@ struct State {
     is_cut: bool,
     failure: Option<Failure>,
     refuses_files: bool,
+    forgets_syncs: bool,
     is_read_only: bool,
     /// What the files of this disk may take together; none: the device is large.
     room: Option<u64>,
@@ -107,6 +108,7 @@ impl SimDisk {
             is_cut: false,
             failure: None,
             refuses_files: false,
+            forgets_syncs: false,
             is_read_only: false,
             room: None,
         };
@@ -157,6 +159,12 @@ impl SimDisk {
     /// While set, nothing can be written but journals: every other write fails with EIO and does nothing.
     pub fn refuse_files(&self, refuses: bool) {
         self.state.borrow_mut().refuses_files = refuses;
+    }
+
+    /// From now on the device confirms every sync of a file and forgets it: no promise holds on it, and whoever looks for
+    /// broken ones has to find some.
+    pub fn forget_syncs(&self) {
+        self.state.borrow_mut().forgets_syncs = true;
     }
 
     /// The process died. What the operating system was given stays, synced or not.
@@ -348,11 +356,12 @@ impl Disk for SimDisk {
         let state = &mut *self.state.borrow_mut();
         let (extent, result) = state.enter_change("sync", path)?;
         let inode = state.file("sync", path)?;
-        let State { files, rng, .. } = state;
+        let State { files, rng, forgets_syncs, .. } = state;
         let file = files.get_mut(&inode).expect("a name stands for a file");
         match extent {
             Extent::Failed => file.sync_fails(rng),
             Extent::Cut if rng.coin() => {}
+            _ if *forgets_syncs => {}
             Extent::Whole | Extent::Cut => file.sync(),
         }
         result

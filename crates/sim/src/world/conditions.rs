@@ -18,7 +18,6 @@ const RUSH_MAX: Time = SECOND;
 const LEFT_MAX: u64 = 4 << 20;
 /// How often a process dies at most while the disk is full.
 const CRASHES_MAX: u64 = 2;
-
 /// How far a wall clock jumps at most.
 const JUMP_MAX_MS: u64 = 6 * 3_600_000;
 /// How many times as long a slow disk takes.
@@ -101,7 +100,12 @@ impl World {
             Condition::FullDisk => self.fill_disk(lasts, &mut rng),
             Condition::SlowDisk => self.slow_disk_down(lasts, &mut rng),
             Condition::RefusedFiles => self.disk.refuse_files(self.node.is_running()),
-            Condition::Rush => (0..self.clients.len()).for_each(|client| self.tell_client(client, ClientInput::Hurry)),
+            Condition::Rush => {
+                // Whoever stays away is not called.
+                let there = (0..self.cast).filter(|client| self.reduction.has(Source::Client(*client)));
+                let there: Vec<u32> = there.collect();
+                there.into_iter().for_each(|client| self.tell_client(client as usize, ClientInput::Hurry));
+            }
             Condition::WrongClock => {
                 let jump = rng.magnitude(SECOND / MS..=JUMP_MAX_MS) as i64;
                 self.set_clock(if rng.coin() { jump } else { -jump });

@@ -15,8 +15,8 @@ const SETTLE_BOUND: Time = 90 * SECOND;
 /// Operations of a seed, at least…
 const OPERATIONS_MIN: u64 = 500;
 /// …unless they take longer than this.
-const STIR_MAX: Time = 300 * SECOND;
-/// How often it is looked whether they are.
+pub(super) const STIR_MAX: Time = 300 * SECOND;
+/// How often it is looked whether a stage is over.
 const LOOK_EVERY: Time = SECOND / 2;
 
 /// Where a run stands.
@@ -68,7 +68,10 @@ impl World {
         self.trace.step(self.now, Who::World, "STAGE", &[self.stage as u64], format_args!("{:?}", self.stage));
         self.stage_began = self.now;
         match self.stage {
-            Stage::Settling => self.end_conditions(),
+            Stage::Settling => {
+                self.stirred = Some(self.now);
+                self.end_conditions();
+            }
             Stage::Auditing | Stage::AuditingAgain => self.add_auditor(),
             Stage::Restarting => self.stop(),
             _ => {}

@@ -17,6 +17,8 @@ mod plan;
 mod queue;
 mod shards;
 mod storage;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,7 +37,7 @@ use crate::trace::{Trace, Who};
 
 use conditions::{CONDITIONS, Condition, Slow};
 pub use counts::Counts;
-use healing::Stage;
+use healing::{STIR_MAX, Stage};
 use life::Node;
 use link::Link;
 use plan::Plan;
@@ -69,7 +71,7 @@ pub struct Outcome {
     pub faults: Counts,
     /// Oracles, without those that audit.
     pub clients: u32,
-    /// How long they worked.
+    /// How long they worked, or were to work.
     pub stir: Time,
     /// Occasions for a fault that there were, taken or not.
     pub struck: BTreeMap<Source, u32>,
@@ -82,7 +84,10 @@ pub fn run(seed: u64, prints: bool) -> Outcome {
 
 /// Runs what a reduction leaves of a seed.
 pub fn run_reduced(seed: u64, reduction: &Reduction, prints: bool) -> Outcome {
-    let mut world = World::new(seed, reduction.clone(), prints);
+    to_the_end(World::new(seed, reduction.clone(), prints))
+}
+
+fn to_the_end(mut world: World) -> Outcome {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| go(&mut world))) {
         let text = panic.downcast_ref::<String>().cloned().or(panic.downcast_ref::<&str>().map(|text| (*text).into()));
         world.report(NOTHING_PANICS, text.unwrap_or_default());
@@ -138,7 +143,10 @@ struct World {
     judge: Judge,
     stage: Stage,
     stage_began: Time,
-    /// Files of the journals that a move made, by directory: several shards' records may be more than one shard's bound.
+    /// When the work ended, once it has.
+    stirred: Option<Time>,
+    /// Files that are left of those that a move made for a journal, by directory: several shards' records may be more than
+    /// one shard's bound.
     moved_files: BTreeMap<Path, u64>,
     /// Steps until the node fails, while that is the plan.
     steps_to_fault: Option<u64>,
@@ -182,6 +190,7 @@ impl World {
             judge: Judge::default(),
             stage: Stage::Stirring,
             stage_began: 0,
+            stirred: None,
             moved_files: BTreeMap::new(),
             steps_to_fault: None,
             fault_rng: rng.fork(),
@@ -242,7 +251,8 @@ impl World {
             Happening::StopIsOverdue { process } => self.if_alive(process, Self::stop_is_overdue),
             Happening::NetworkFault => self.network_fault(),
             Happening::NodeFault => self.node_fault(),
-            Happening::PhaseEnds => self.phase_ends(),
+            // How often it is looked for an end is no step of the run.
+            Happening::PhaseEnds => return self.phase_ends(),
         }
         self.count_down_to_fault();
     }
@@ -276,9 +286,9 @@ impl World {
         WALL_START_MS + (self.now / (SECOND / 1000)) as i64
     }
 
-    /// How long oracles work while faults strike.
+    /// How long oracles work while faults strike; longer if too little is done by then.
     fn stir(&self) -> Time {
-        self.reduction.stir_ms.map_or(plan::STIR, |stir| (stir * MS).min(plan::STIR))
+        self.reduction.stir_ms.map_or(plan::STIR, |stir| (stir * MS).min(STIR_MAX))
     }
 
     fn oracle_phase(&self, client: usize) -> Phase {
@@ -299,7 +309,7 @@ impl World {
             processes: self.node.life.process,
             faults: self.faults.clone(),
             clients: self.cast,
-            stir: self.stir(),
+            stir: self.stirred.unwrap_or(self.stir().max(self.now)),
             struck: self.struck.clone(),
         }
     }

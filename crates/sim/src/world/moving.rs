@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
-use lockgate_engine::{NodeConfig, move_journals, remove_other_journals};
-use lockgate_storage::disk::{Disk, FileOp};
+use bytes::{Buf, BufMut, BytesMut};
+use lockgate_engine::{FollowError, NodeConfig, follow_shard_count};
+use lockgate_storage::disk::{Disk, DiskError, FileOp};
 use lockgate_storage::journal::JournalKind;
 use lockgate_wire::ShardId;
 
@@ -31,28 +31,38 @@ impl World {
             Err(error) if error.is_missing() => (config.shards, config.journals) = (self.plan.node.shards, 0),
             Err(error) => return Err(error.into()),
         }
-        remove_other_journals(&self.disk, &config)?;
-        if let Some(shards) = wanted.filter(|wanted| *wanted != config.shards) {
-            let to = NodeConfig { shards, journals: config.journals + 1, ..config.clone() };
+        let to = match wanted.filter(|wanted| *wanted != config.shards) {
+            Some(shards) => NodeConfig { shards, journals: config.journals + 1, ..config.clone() },
+            None => config.clone(),
+        };
+        if to.journals != config.journals {
             self.faults.count("other shard counts");
-            let moved = move_journals(&self.disk, &config, &to)
-                .map_err(|error| StartError { text: error.to_string(), is_of_the_disk: error.disk().is_some() })?;
-            for shard in (0..shards).map(ShardId) {
+        }
+        let moved = follow_shard_count(&self.disk, &config, &to, |_| {
+            for shard in (0..to.shards).map(ShardId) {
                 let directory = to.journal(shard, JournalKind::Synced).directory;
                 let files = self.disk.count_files(&directory);
                 self.moved_files.insert(directory, files);
             }
             let mut manifest = BytesMut::new();
-            manifest.put_u16_le(shards);
+            manifest.put_u16_le(to.shards);
             manifest.put_u32_le(to.journals);
-            let pieces: Vec<Bytes> = vec![manifest.freeze()];
-            let switch = FileOp::Replace { path: MANIFEST.into(), pieces };
-            switch.execute(&self.disk)?;
-            remove_other_journals(&self.disk, &to)?;
+            FileOp::Replace { path: MANIFEST.into(), pieces: vec![manifest.freeze()] }.execute(&self.disk).map(drop)
+        })?;
+        if let Some(moved) = moved {
+            let shards = to.shards;
             self.trace.step(self.now, Who::World, "MOVED", &[], format_args!("to {shards} shards: {moved:?}"));
-            config = to;
         }
-        self.node.config = Arc::new(config);
+        self.node.config = Arc::new(to);
         Ok(())
+    }
+}
+
+impl From<FollowError<DiskError>> for StartError {
+    fn from(error: FollowError<DiskError>) -> Self {
+        match error {
+            FollowError::Remove(error) | FollowError::Switch(error) => error.into(),
+            FollowError::Move(error) => Self { text: error.to_string(), is_of_the_disk: error.disk().is_some() },
+        }
     }
 }

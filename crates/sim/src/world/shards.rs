@@ -245,6 +245,9 @@ fn trace_input(trace: &mut Trace, at: Time, shard: usize, input: &Input) {
                 format_args!("c{connection}: a frame that is not whole yet"),
             );
         }
+        Input::FrameStalled { connection } => {
+            trace.step(at, who, "< half", &[connection.0], format_args!("c{connection}: a frame stands still"));
+        }
         Input::PeerEnded { connection } => {
             trace.step(at, who, "< ended", &[connection.0], format_args!("c{connection}: the client sends no more"));
         }

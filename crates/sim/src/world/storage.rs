@@ -1,5 +1,5 @@
-//! The threads that carry out what storage plans: a journal thread per journal, one operation at a time in each lane, free reads. An
-//! operation takes effect when it ends; a process that dies before leaves any part of it behind.
+//! The threads that carry out what storage plans: a journal thread per journal, one operation at a time in each lane, free
+//! reads. An operation takes effect when it ends; a process that dies before leaves any part of it behind.
 
 use std::collections::VecDeque;
 
@@ -90,7 +90,11 @@ impl World {
         for kind in [JournalKind::Synced, JournalKind::Buffered] {
             let directory = node.journal(ShardId(shard as u16), kind).directory;
             let files = self.disk.count_files(&directory);
-            let max = max.max(self.moved_files.get(&directory).map_or(0, |files| files * file_bytes));
+            let mut max = max;
+            if let Some(moved) = self.moved_files.get_mut(&directory) {
+                max = max.max(*moved * file_bytes);
+                *moved = files.min(*moved);
+            }
             if let Err(text) = journals_keep_their_bound::check(&directory, files, max, file_bytes) {
                 self.report(journals_keep_their_bound::NAME, text);
             }

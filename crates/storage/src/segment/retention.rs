@@ -1,8 +1,8 @@
 //! Retention: whole segments go from the front.
 //!
-//! The new start is durable before anybody is told of it, and before a file is removed. The order of the removals is then free: what a crash leaves lies
-//! below the start, and the next open removes it. It also frees retention from sealing: a segment that was never synced
-//! may go, since no recovery looks for it.
+//! The new start is durable before anybody is told of it, and before a file is removed. The order of the removals is then
+//! free: what a crash leaves lies below the start, and the next open removes it. It also frees retention from sealing: a
+//! segment that was never synced may go, since no recovery looks for it.
 
 use lockgate_wire::{Offset, WallMs};
 

@@ -17,7 +17,7 @@ use crate::output::bytes;
 const BATCH_RECORDS: u32 = 63;
 const BATCH_BYTES: usize = 64 * 1024;
 /// How names of segment files end.
-pub(super) const SEGMENTS: &str = "log";
+const SEGMENTS: &str = "log";
 
 /// Measures one or more rows.
 type Measure = fn(&Extent<'_>) -> Result<Vec<Row>, Failure>;

@@ -1,0 +1,36 @@
+//! Runs on a device that breaks a rule, so that there is a failure to be made smaller.
+
+use super::{Outcome, World, to_the_end};
+use crate::reduction::{Reduction, parse_parts};
+use crate::shrink::shrink;
+
+/// A run on a disk that confirms syncs and forgets them.
+fn run_forgetful(seed: u64, reduction: &Reduction) -> Outcome {
+    let world = World::new(seed, reduction.clone(), false);
+    world.disk.forget_syncs();
+    to_the_end(world)
+}
+
+/// What the arguments of a printed command say.
+fn read_back(arguments: &str) -> Reduction {
+    let words: Vec<&str> = arguments.split_whitespace().collect();
+    let ["--only", parts, "--stir", stir] = words[..] else { panic!("{arguments}") };
+    Reduction { only: Some(parse_parts(parts).unwrap()), stir_ms: Some(stir.parse().unwrap()) }
+}
+
+#[test]
+fn the_command_that_is_printed_for_a_smaller_run_replays_it() {
+    let mut kinds = String::new();
+    for seed in [21, 31] {
+        let failed = run_forgetful(seed, &Reduction::default());
+        assert!(failed.violation.is_some() && failed.time < failed.stir, "seed {seed} fails while it stirs");
+        let shrunk = shrink(&failed, &mut |reduction| run_forgetful(seed, reduction)).expect("it fails again");
+        let reduction = read_back(&shrunk.reduction.arguments());
+        assert_eq!(reduction, shrunk.reduction);
+        let replayed = run_forgetful(seed, &reduction);
+        assert_eq!(replayed.hash, shrunk.outcome.hash, "seed {seed}{}", reduction.arguments());
+        assert_eq!(replayed.violation, shrunk.outcome.violation);
+        kinds += &shrunk.outcome.faults.to_string();
+    }
+    assert!(kinds.contains("full disks"), "conditions are among what is left: {kinds}");
+}
