@@ -1,6 +1,8 @@
 //! A journal that lost something: who may be concerned is refused and stays refused, everybody else goes on.
 
-use lockgate_engine::{JournalSettings, NodeConfig, RecoveryError, recover, shard_of};
+use std::convert::Infallible;
+
+use lockgate_engine::{FollowError, JournalSettings, NodeConfig, RecoveryError, follow_shard_count, recover, shard_of};
 use lockgate_storage::disk::Disk;
 use lockgate_storage::journal;
 use lockgate_wire::{ConnectionId, ErrorKind, PartitionId, ShardId, proto};
@@ -239,6 +241,8 @@ fn a_damaged_journal_is_not_moved_to_another_number_of_shards() {
     let from = (*rig.node.config).clone();
     let to = NodeConfig { shards: 3, journals: 1, ..from.clone() };
     let copy = rig.node.disk.copy();
-    let error = lockgate_engine::move_journals(&copy, &from, &to).unwrap_err().to_string();
+    let result = follow_shard_count::<Infallible>(&copy, &from, &to, |_| unreachable!("nothing is moved"));
+    let Err(FollowError::Move(error)) = result else { panic!("{result:?}") };
+    let error = error.to_string();
     assert!(error.contains("partitions cannot be moved") && error.contains("may be lost"), "{error}");
 }
