@@ -174,8 +174,17 @@ impl Partition {
 
     /// The replica cannot go on. Everyone who waits is told.
     pub(crate) fn fail(&mut self, core: &mut Core, why: String) {
+        self.fail_as(core, ErrorKind::StorageFailed, why);
+    }
+
+    /// It cannot go on at this or any later start: something of it is lost.
+    pub(crate) fn fail_for_good(&mut self, core: &mut Core, why: String) {
+        self.fail_as(core, ErrorKind::LogDamaged, why);
+    }
+
+    fn fail_as(&mut self, core: &mut Core, kind: ErrorKind, why: String) {
         core.log(Level::Error, format!("partition {} failed: {why}", self.id));
-        let error = Error::new(ErrorKind::StorageFailed, format!("partition {} failed: {why}", self.id));
+        let error = Error::new(kind, format!("partition {} failed: {why}", self.id));
         self.phase = Phase::Failed(error.clone());
         self.stepped_down(core);
         self.readers.end_all(core, CloseReason::Error, &error);

@@ -61,7 +61,13 @@ impl Shard {
                 }
                 Err(why) => {
                     self.core.host.hold(group);
-                    self.refused(id, ids, why.to_string())
+                    let mut partition = empty(id, ids);
+                    match why.disk() {
+                        // The next start may be better off.
+                        Some(_) => partition.fail(&mut self.core, why.to_string()),
+                        None => partition.fail_for_good(&mut self.core, why.to_string()),
+                    }
+                    partition
                 }
             };
             self.add(ids.0, partition);
@@ -77,9 +83,8 @@ impl Shard {
 
     /// A partition that does not serve, and touches nothing that is there of it.
     fn refused(&mut self, id: PartitionId, ids: (GroupId, ReplicaId), why: String) -> Partition {
-        let (nothing, _) = Segments::create(segment_config(id, SEGMENT_BYTES_DEFAULT));
-        let mut partition = Partition::new(id, ids, nothing, State::default());
-        partition.fail(&mut self.core, why);
+        let mut partition = empty(id, ids);
+        partition.fail_for_good(&mut self.core, why);
         partition
     }
 
@@ -264,4 +269,10 @@ impl Shard {
         );
         self.core.log(Level::Warn, message);
     }
+}
+
+/// A partition over nothing.
+fn empty(id: PartitionId, ids: (GroupId, ReplicaId)) -> Partition {
+    let (nothing, _) = Segments::create(segment_config(id, SEGMENT_BYTES_DEFAULT));
+    Partition::new(id, ids, nothing, State::default())
 }

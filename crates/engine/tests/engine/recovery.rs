@@ -155,10 +155,10 @@ fn an_always_topic_whose_journal_lost_synced_entries_is_refused_and_others_serve
     let mut node = node.crash();
     let c = node.connect(0);
     let error = node.publish(c, topic, 0, batch(&["x"])).unwrap_err();
-    assert_eq!((error.kind, error.kind.code()), (ErrorKind::StorageFailed, 503));
+    assert_eq!((error.kind, error.kind.code()), (ErrorKind::LogDamaged, 500));
     assert!(error.message.contains("journal lost"), "{error}");
     let error = node.try_ask::<_, proto::FetchOk>(c, &proto::Fetch { topic_id: topic, ..Default::default() });
-    assert_eq!(error.unwrap_err().kind, ErrorKind::StorageFailed);
+    assert_eq!(error.unwrap_err().kind, ErrorKind::LogDamaged);
     assert_eq!(node.read_all(c, other, 0, 0), values(0..10));
     fill(&mut node, c, other, 10..12);
     assert_eq!((node.metrics(0).partitions_failed, node.metrics(0).partitions_serving), (1, 1));
@@ -245,7 +245,7 @@ fn a_partition_with_data_and_without_its_journal_is_refused_and_others_serve() {
             assert_eq!(node.read_all(c, topic, partition, 0), values(0..1));
         } else {
             let error = node.publish(c, topic, partition, batch(&["x"])).unwrap_err();
-            assert_eq!(error.kind, ErrorKind::StorageFailed);
+            assert_eq!(error.kind, ErrorKind::LogDamaged);
             assert!(error.message.contains("the journal knows nothing of it"), "{error}");
         }
     }

@@ -71,7 +71,7 @@ impl Rig {
             match self.node.publish(self.c, self.topic, partition, batch(&["more"])) {
                 Ok(_) => {}
                 Err(error) => {
-                    assert_eq!(error.kind, ErrorKind::StorageFailed, "{error}");
+                    assert_eq!(error.kind, ErrorKind::LogDamaged, "{error}");
                     assert!(error.message.contains("delete the topic"), "{error}");
                     refused.push(partition);
                 }

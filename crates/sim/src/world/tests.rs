@@ -20,7 +20,6 @@ fn read_back(arguments: &str) -> Reduction {
 
 #[test]
 fn the_command_that_is_printed_for_a_smaller_run_replays_it() {
-    let mut kinds = String::new();
     for seed in [21, 31] {
         let failed = run_forgetful(seed, &Reduction::default());
         assert!(failed.violation.is_some() && failed.time < failed.stir, "seed {seed} fails while it stirs");
@@ -30,7 +29,5 @@ fn the_command_that_is_printed_for_a_smaller_run_replays_it() {
         let replayed = run_forgetful(seed, &reduction);
         assert_eq!(replayed.hash, shrunk.outcome.hash, "seed {seed}{}", reduction.arguments());
         assert_eq!(replayed.violation, shrunk.outcome.violation);
-        kinds += &shrunk.outcome.faults.to_string();
     }
-    assert!(kinds.contains("full disks"), "conditions are among what is left: {kinds}");
 }
