@@ -52,6 +52,9 @@ pub(super) struct Files {
     max: usize,
     /// Files before it are released.
     needed: u64,
+    /// The last file in which records are missing. Up to there all go together: what is before the gap proves that those who
+    /// are behind it lost nothing.
+    gap_in: u64,
     /// The newest such number in a write that was begun…
     stating: u64,
     /// …and in one that is durable.
@@ -61,9 +64,9 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn new(config: &JournalConfig, in_use: VecDeque<InUse>, needed: u64) -> Self {
+    pub(super) fn new(config: &JournalConfig, in_use: VecDeque<InUse>, needed: u64, gap_in: u64) -> Self {
         let max = config.max_files();
-        Self { in_use, max, needed, stating: needed, stated: 0, removing: false, retry_at: None }
+        Self { in_use, max, needed, gap_in, stating: needed, stated: 0, removing: false, retry_at: None }
     }
 
     /// Files before it are not needed: what a write or header that is planned now has to state.
@@ -121,14 +124,19 @@ impl Files {
 
     /// The last record of the oldest file that is not released, unless that is the newest one.
     pub(super) fn oldest_ends(&self) -> Option<u64> {
-        let at = self.in_use.iter().position(|file| file.sequence >= self.needed)?;
-        (at + 1 < self.in_use.len()).then(|| self.in_use[at].last)
+        Some(self.next_to_go()?.last)
+    }
+
+    /// The file that goes next, with all before it; never the newest.
+    fn next_to_go(&self) -> Option<&InUse> {
+        let at = self.in_use.iter().position(|file| file.sequence >= self.needed.max(self.gap_in))?;
+        self.in_use.get(at).filter(|_| at + 1 < self.in_use.len())
     }
 
     /// Nobody needs a record before `floor`. The newest file stays whatever is in it.
     pub(super) fn release(&mut self, floor: u64) {
-        while self.oldest_ends().is_some_and(|last| last < floor) {
-            self.needed += 1;
+        while let Some(file) = self.next_to_go().filter(|file| file.last < floor) {
+            self.needed = file.sequence + 1;
         }
     }
 

@@ -55,6 +55,8 @@ pub struct Position {
     pub(super) files: VecDeque<InUse>,
     /// Files before this one are not needed.
     pub(super) needed: u64,
+    /// The last file in which records are missing; 0 if there is none.
+    pub(super) gap_in: u64,
     /// The newest of them, if this start goes on in it.
     pub(super) current: Option<Current>,
     /// This start's number, 1 or more.
@@ -86,6 +88,7 @@ impl Position {
             next_file: 1,
             files: VecDeque::new(),
             needed: 1,
+            gap_in: 0,
             current: None,
             epoch: 1,
             free: None,
@@ -170,11 +173,15 @@ pub fn recover(
     let last_file = unused.or(kept.last()).map_or(0, |file| file.number);
     let mut next_free = inventory.free.last().map_or(1, |free| free.number.saturating_add(1));
     let mut current = None;
-    // Files that are missing are missed for as long as nobody can do without them.
-    let needed = if is_damaged || walk.has_skipped {
+    let oldest = kept.first().map_or(1, |oldest| oldest.number);
+    // Files that are missing are missed for as long as nobody can do without them; what proves that somebody lost nothing
+    // stays as long as the damage.
+    let needed = if is_damaged {
+        walk.oldest_needed.min(oldest)
+    } else if walk.has_skipped {
         walk.oldest_needed
     } else {
-        kept.first().map_or(1, |oldest| oldest.number)
+        oldest
     };
     let is_at_bound = kept.len() + RESERVE_FILES >= config.max_files();
     if let Some(last) = kept.last().filter(|_| is_at_bound && unused.is_none()) {
@@ -197,6 +204,7 @@ pub fn recover(
             next_file: last_file + 1,
             files: in_use(kept.iter().chain(unused), walk.expected),
             needed,
+            gap_in: walk.gap_in,
             epoch: walk.epoch + 1,
             free,
             next_free,

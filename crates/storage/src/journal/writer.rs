@@ -94,7 +94,7 @@ impl JournalWriter {
         let recovered = position.next_sequence - 1;
         Self {
             salt: format::salt(&config.identity, config.kind),
-            files: Files::new(&config, position.files, position.needed),
+            files: Files::new(&config, position.files, position.needed, position.gap_in),
             config,
             epoch: position.epoch,
             counters_by_group: position.counters,

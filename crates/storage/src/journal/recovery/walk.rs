@@ -45,6 +45,8 @@ pub(super) struct Walk<'a> {
     pub(super) has_skipped: bool,
     pub(super) damages: Vec<Damage>,
     pub(super) doubts: Doubts,
+    /// The last file in which records are missing; 0 if there is none.
+    pub(super) gap_in: u64,
     /// Writes that nothing has stated as synced yet.
     doubtful: VecDeque<Doubtful>,
 }
@@ -147,6 +149,7 @@ impl<'a> Walk<'a> {
             has_skipped: false,
             damages: Vec::new(),
             doubts: Doubts::default(),
+            gap_in: 0,
             doubtful: VecDeque::new(),
         }
     }
@@ -236,7 +239,7 @@ impl<'a> Walk<'a> {
         self.expected = first.first_sequence;
         self.counters.clear();
         self.damages.clear();
-        (self.doubts, self.doubtful) = (Doubts::default(), VecDeque::new());
+        (self.doubts, self.gap_in, self.doubtful) = (Doubts::default(), 0, VecDeque::new());
         self.has_skipped = true;
     }
 
@@ -408,6 +411,7 @@ impl<'a> Walk<'a> {
         }
         if lost != Lost::Nothing {
             self.doubts.gap();
+            self.gap_in = file.number;
             // Where nobody knows how many, the next start has to find a gap here as well.
             self.expected = next.unwrap_or(first + 1);
             self.end_mark = None;

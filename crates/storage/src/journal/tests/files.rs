@@ -130,6 +130,27 @@ fn damage_in_a_file_that_nobody_needs_is_nobodys() {
 }
 
 #[test]
+fn what_is_before_damage_goes_only_together_with_it() {
+    let mut rig = bounded(Synced);
+    fill(&mut rig, 1);
+    rig.write_blocks(2, 1);
+    let bad = rig.write_blocks(2, 1);
+    fill(&mut rig, 2);
+    rig.write_blocks(2, 1);
+    rig.flip(&bad.path, bad.offset + 100);
+    let (mut rig, found) = rig.restart();
+    assert!(!found.recovered.doubts.is_suspect(GroupId(1)), "file 1 has what proves it");
+    rig.write_blocks(1, 1);
+    rig.writer.release(Sequence(16));
+    assert_eq!((rig.writer.oldest_ends(), rig.writer.start_removal(rig.now)), (Some(Sequence(30)), None));
+    rig.writer.release(Sequence(31));
+    rig.write();
+    remove(&mut rig);
+    // Between the two removals the damage is nobody's.
+    assert!(!rig.recover().unwrap().recovered.doubts.has_gap());
+}
+
+#[test]
 fn a_freed_file_that_is_still_there_behind_a_gap_is_no_damage() {
     let mut rig = bounded(Synced);
     fill(&mut rig, 4);
