@@ -67,6 +67,30 @@ impl RecoveredGroup {
         heads.chain(entries)
     }
 
+    /// The records that make a group of what is left of this one, whatever the journals have of it: everything up to `base` is
+    /// in the engine's files, `end` is the last entry that counts. They go to the synced journal; a group that has the mark
+    /// of the buffered one needs the first of them there too.
+    pub fn into_repair(mut self, base: Base, end: LogIndex) -> impl Iterator<Item = Draft> {
+        let (group, replica) = (self.group, self.replica);
+        // Everything that was written before is void above the base, as it was written in an earlier term.
+        self.term = Term(self.term.0 + 1);
+        self.vote = replica;
+        self.commit = self.commit.min(end);
+        self.base = base;
+        (self.living.base, self.living.base_mark) = (base, Sequence(u64::from(base != Base::default())));
+        self.entries.retain(|entry| entry.index > base.index && entry.index <= end);
+        let draft = move |kind, body| Draft { group, replica, kind, body };
+        let cut = Truncation { from: LogIndex(end.0 + 1), term: self.term };
+        let first =
+            [draft(RecordKind::Accepted, Vec::new()), draft(RecordKind::Truncate, record::encode_truncation(cut))];
+        first.into_iter().chain(self.into_drafts())
+    }
+
+    /// Whether the buffered journal may have entries of the group.
+    pub fn is_marked(&self) -> bool {
+        self.living.buffered_mark > Sequence(0)
+    }
+
     /// The term of an entry; the virtual snapshot's for what the log no longer has.
     pub fn term_of(&self, index: LogIndex) -> Term {
         if index == self.base.index {
@@ -84,8 +108,8 @@ pub struct SuspectGroup {
     pub group: GroupId,
     /// The replica.
     pub replica: ReplicaId,
-    /// What the engine gave at bootstrap, if that is still there.
-    pub tag: Option<Bytes>,
+    /// What is left of it, if its bootstrap is: the entries may have holes.
+    pub left: Option<RecoveredGroup>,
 }
 
 /// Folds the records of both journals, in any interleaving of the two.
@@ -161,6 +185,8 @@ impl Recovery {
                 (state.living.base, state.living.base_mark) = (base, sequence);
             }
             RecordKind::Removed => state.removed = true,
+            // The journal has taken it: what may be lost before it was given up.
+            RecordKind::Accepted => {}
             RecordKind::SnapshotMark | RecordKind::ExternalEntry => {
                 return Err(ConsensusError::UnknownRecord { group, journal, sequence, kind });
             }
@@ -188,7 +214,11 @@ impl Recovery {
         let suspects = self.replicas.extract_if(.., |(group, _), _| is_suspect(*group));
         suspects
             .filter(|(_, state)| !state.removed)
-            .map(|((group, replica), state)| SuspectGroup { group, replica, tag: state.bootstrap.map(|(_, tag)| tag) })
+            .map(|((group, replica), state)| SuspectGroup {
+                group,
+                replica,
+                left: state.left(group, replica).ok().flatten(),
+            })
             .collect()
     }
 
@@ -262,6 +292,15 @@ impl Replica {
     }
 
     fn finish(self, group: GroupId, replica: ReplicaId) -> Result<Option<RecoveredGroup>, ConsensusError> {
+        let left = self.left(group, replica)?;
+        if let Some(RecoveredGroup { term, entries, .. }) = &left {
+            check_order(group, *term, entries)?;
+        }
+        Ok(left)
+    }
+
+    /// The group, whether its entries have holes or not.
+    fn left(self, group: GroupId, replica: ReplicaId) -> Result<Option<RecoveredGroup>, ConsensusError> {
         if self.removed {
             return Ok(None);
         }
@@ -299,7 +338,6 @@ impl Replica {
                 living.keep(journal, written);
             }
         }
-        check_order(group, term, &entries)?;
         if entries.last().is_some_and(|last| last.index < base.index) {
             entries.clear();
         }

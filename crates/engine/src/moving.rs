@@ -9,13 +9,23 @@ use std::fmt;
 
 use lockgate_consensus::RecoveredGroup;
 use lockgate_storage::disk::{Disk, DiskError, DiskResult, Entry, FileOp};
-use lockgate_storage::journal::{AppendRefused, Draft, JournalConfig, JournalKind, JournalWriter, Position, Sequence};
-use lockgate_wire::{MonoTime, PartitionId, ShardId};
+use lockgate_storage::journal::{AppendRefused, JournalKind, Position, Sequence};
+use lockgate_wire::{PartitionId, ShardId};
 
 use crate::config::{NodeConfig, is_journals_directory, partition_directory};
 use crate::controller::METADATA_SHARD;
+use crate::offline::{OfflineJournal, WriteError};
 use crate::recovery::{RecoveryError, recover};
 use crate::route::shard_of;
+
+impl From<WriteError> for MoveError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Append(error) => Self::Append(error),
+            WriteError::Disk(error) => Self::Disk(error),
+        }
+    }
+}
 
 /// What was moved.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -122,8 +132,8 @@ pub fn follow_shard_count<E>(
 /// Makes the journals of `to` out of those of `from`, durably. Nothing refers to them yet.
 fn move_journals(disk: &dyn Disk, from: &NodeConfig, to: &NodeConfig) -> Result<Moved, MoveError> {
     FileOp::RemoveDirectory { path: to.journals_directory() }.execute(disk)?;
-    let mut new =
-        (0..to.shards).map(|shard| NewJournal::make(disk, to, ShardId(shard))).collect::<Result<Vec<_>, _>>()?;
+    let make = |shard| OfflineJournal::open(disk, to, ShardId(shard), JournalKind::Synced, Position::first());
+    let mut new = (0..to.shards).map(make).collect::<Result<Vec<_>, _>>()?;
     let mut moved = Moved::default();
     for shard in (0..from.shards).map(ShardId) {
         let recovered = recover(disk, from, shard).map_err(|error| MoveError::Recovery(shard, error))?;
@@ -136,16 +146,25 @@ fn move_journals(disk: &dyn Disk, from: &NodeConfig, to: &NodeConfig) -> Result<
         moved.findings.extend(recovered.report.findings);
         moved.findings.extend(recovered.report.damage);
         if let Some(metadata) = recovered.metadata {
-            new[usize::from(METADATA_SHARD.0)].take(metadata.group, &mut moved)?;
+            take(&mut new[usize::from(METADATA_SHARD.0)], metadata.group, &mut moved)?;
         }
         for partition in recovered.partitions {
             let id = partition.tag.partition;
             sync_log(disk, id)?;
-            new[usize::from(shard_of(id, to.shards).0)].take(partition.group, &mut moved)?;
+            take(&mut new[usize::from(shard_of(id, to.shards).0)], partition.group, &mut moved)?;
         }
     }
-    new.into_iter().try_for_each(NewJournal::end)?;
+    new.into_iter().try_for_each(|journal| journal.end(Sequence(0)))?;
     Ok(moved)
+}
+
+fn take(journal: &mut OfflineJournal<'_>, group: RecoveredGroup, moved: &mut Moved) -> Result<(), MoveError> {
+    moved.groups += 1;
+    for draft in group.into_drafts() {
+        moved.records += 1;
+        journal.append(draft)?;
+    }
+    Ok(())
 }
 
 /// Removes all sets of journals but the node's own: left of a move that did not end, or that has ended.
@@ -168,65 +187,4 @@ fn sync_log(disk: &dyn Disk, id: PartitionId) -> DiskResult<()> {
         disk.sync(&format!("{directory}/{}", entry.name))?;
     }
     Ok(())
-}
-
-/// A synced journal that is filled before its shard starts.
-struct NewJournal<'a> {
-    disk: &'a dyn Disk,
-    writer: JournalWriter,
-    max_write_bytes: usize,
-}
-
-impl<'a> NewJournal<'a> {
-    fn make(disk: &'a dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<Self, MoveError> {
-        // What makes room does not run yet: what several shards had may take more than one may have.
-        let max_bytes = JournalConfig::MAX_BYTES_MAX;
-        let config = JournalConfig { max_bytes, ..node.journal(shard, JournalKind::Synced) };
-        disk.create_directory(&config.directory)?;
-        let max_write_bytes = config.max_write_bytes as usize;
-        Ok(Self { disk, writer: JournalWriter::new(config, Position::first()), max_write_bytes })
-    }
-
-    fn take(&mut self, group: RecoveredGroup, moved: &mut Moved) -> Result<(), MoveError> {
-        moved.groups += 1;
-        for draft in group.into_drafts() {
-            moved.records += 1;
-            self.append(draft)?;
-        }
-        Ok(())
-    }
-
-    fn append(&mut self, draft: Draft) -> Result<(), MoveError> {
-        self.writer.append(draft).map_err(MoveError::Append)?;
-        if self.writer.pending_bytes() >= self.max_write_bytes { self.write(false) } else { Ok(()) }
-    }
-
-    /// Writes until nothing waits.
-    fn write(&mut self, ends: bool) -> Result<(), MoveError> {
-        let at = MonoTime::default();
-        while self.writer.pending_bytes() > 0 || (ends && !self.writer.is_ended()) {
-            if let Some(write) = self.writer.start_write(at) {
-                let written = write.execute(self.disk);
-                // What poisons the writer ends the move, with the same error.
-                drop(self.writer.finished(written.clone(), at));
-                written?;
-            } else {
-                let file = self.writer.prepare().expect("a journal with a prepared file takes what waits");
-                let made = file.execute(self.disk).map(drop);
-                self.writer.prepared(made.clone());
-                made?;
-            }
-        }
-        Ok(())
-    }
-
-    /// As an orderly stop does. A journal that got nothing stays without a file.
-    fn end(mut self) -> Result<(), MoveError> {
-        self.write(false)?;
-        if self.writer.written_sequence() == Sequence(0) {
-            return Ok(());
-        }
-        self.writer.end();
-        self.write(true)
-    }
 }

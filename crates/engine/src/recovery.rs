@@ -166,7 +166,7 @@ impl fmt::Display for RecoveryError {
             Self::Suspect(group, damage) => write!(
                 f,
                 "records of its group {group} may be lost, which had been confirmed: {damage}. Restore the data directory \
-                 from a copy, or delete the topic"
+                 from a copy, give up what is lost (`lockgate storage repair`), or delete the topic"
             ),
             Self::Disk(error) => error.fmt(f),
             Self::Malformed(what) => f.write_str(what),
@@ -218,7 +218,7 @@ impl Tag {
         bytes.freeze()
     }
 
-    fn decode(mut bytes: Bytes) -> Option<Self> {
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<Self> {
         if bytes.len() != Self::BYTES {
             return None;
         }
@@ -227,28 +227,71 @@ impl Tag {
     }
 }
 
-/// Reads what `disk` has of a shard and decides what it starts with.
-pub fn recover(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<RecoveredShard, RecoveryError> {
+/// Both journals of a shard as they were read.
+pub(crate) struct ReadJournals {
+    groups: Recovery,
+    opened: BTreeMap<GroupId, (Segments, OpenReport)>,
+    /// Groups whose entries may have gone to the buffered journal.
+    marked: BTreeSet<GroupId>,
+    pub(crate) synced: Recovered,
+    pub(crate) buffered: Recovered,
+    report: RecoveryReport,
+}
+
+/// Reads what `disk` has of a shard's journals, and makes their ends durable.
+pub(crate) fn read_journals(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<ReadJournals, RecoveryError> {
     let mut journals = Journals { disk, groups: Recovery::new(), marked: BTreeSet::new(), opened: BTreeMap::new() };
     let mut report = RecoveryReport { ended_cleanly: true, ..RecoveryReport::default() };
     let synced = journals.recover(node, shard, JournalKind::Synced, &mut report)?;
     let buffered = journals.recover(node, shard, JournalKind::Buffered, &mut report)?;
-    let marked = journals.marked;
-    // What is not marked has nothing in the buffered journal.
-    let is_suspect =
-        |group| synced.doubts.is_suspect(group) || (marked.contains(&group) && buffered.doubts.is_suspect(group));
-    let damage = || {
-        let damages = || synced.damages.iter().chain(&buffered.damages);
+    let Journals { groups, opened, marked, .. } = journals;
+    Ok(ReadJournals { groups, opened, marked, synced, buffered, report })
+}
+
+impl ReadJournals {
+    /// Whether something of the group may be lost. What is not marked has nothing in the buffered journal.
+    fn is_suspect(&self, group: GroupId) -> bool {
+        let in_buffered = self.marked.contains(&group) && self.buffered.doubts.is_suspect(group);
+        self.synced.doubts.is_suspect(group) || in_buffered
+    }
+
+    /// Takes out the groups of which something may be lost.
+    pub(crate) fn take_suspects(&mut self) -> Vec<SuspectGroup> {
+        let mut groups = std::mem::take(&mut self.groups);
+        let suspects = groups.take_suspects(&|group| self.is_suspect(group));
+        self.groups = groups;
+        suspects
+    }
+
+    /// The damage for which groups are suspect.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn damage(&self) -> Damage {
+        let damages = || self.synced.damages.iter().chain(&self.buffered.damages);
         let costly = damages().find(|damage| damage.lost != Lost::Nothing);
         costly.or(damages().next()).cloned().expect("nobody is suspect without damage")
-    };
-    if shard == METADATA_SHARD && is_suspect(METADATA_GROUP) {
-        return Err(journal::RecoveryError::Damage(damage()).into());
     }
+}
+
+/// Reads what `disk` has of a shard and decides what it starts with.
+pub fn recover(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<RecoveredShard, RecoveryError> {
+    let mut read = read_journals(disk, node, shard)?;
+    if shard == METADATA_SHARD && read.is_suspect(METADATA_GROUP) {
+        return Err(journal::RecoveryError::Damage(read.damage()).into());
+    }
+    let suspects: Vec<RecoveredSuspect> = read
+        .take_suspects()
+        .into_iter()
+        .map(|SuspectGroup { group, replica, left }| {
+            let partition = left.and_then(|left| Tag::decode(left.tag)).map(|tag| tag.partition);
+            RecoveredSuspect { group, replica, partition, why: RecoveryError::Suspect(group, read.damage()) }
+        })
+        .collect();
+    let ReadJournals { groups, mut opened, marked, synced, buffered, mut report } = read;
     let mut metadata = None;
     let mut partitions = Vec::new();
-    let suspects = journals.groups.take_suspects(&is_suspect);
-    for group in journals.groups.finish()? {
+    for group in groups.finish()? {
         if group.group == METADATA_GROUP {
             metadata = Some(recover_metadata(disk, group, &mut report)?);
             continue;
@@ -257,17 +300,10 @@ pub fn recover(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<Rec
             RecoveryError::Malformed(format!("group {}: its bootstrap record names no partition", group.group))
         })?;
         let is_marked = marked.contains(&group.group);
-        let opened = journals.opened.remove(&group.group).filter(|_| !is_marked);
+        let opened = opened.remove(&group.group).filter(|_| !is_marked);
         let files = recover_files(disk, tag.partition, &group, is_marked, opened, &mut report);
         partitions.push(RecoveredPartition { tag, group, files, is_marked });
     }
-    let suspects: Vec<RecoveredSuspect> = suspects
-        .into_iter()
-        .map(|SuspectGroup { group, replica, tag }| {
-            let partition = tag.and_then(Tag::decode).map(|tag| tag.partition);
-            RecoveredSuspect { group, replica, partition, why: RecoveryError::Suspect(group, damage()) }
-        })
-        .collect();
     let owned: BTreeSet<PartitionId> = partitions
         .iter()
         .map(|partition| partition.tag.partition)

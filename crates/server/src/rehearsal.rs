@@ -1,9 +1,10 @@
 //! A start that changes nothing: what recovery would decide is found by running it on a disk that keeps its changes to
 //! itself.
 
-use lockgate_engine::{RecoveryReport, recover};
-use lockgate_storage::disk::DiskError;
+use lockgate_engine::{RecoveryReport, recover, repair};
+pub use lockgate_engine::{Repair, RepairError};
 use lockgate_storage::disk::dry_run::DryRun;
+use lockgate_storage::disk::{Disk, DiskError};
 use lockgate_wire::ShardId;
 
 use crate::config::Config;
@@ -66,4 +67,17 @@ fn rehearse_shard(data: &ReadDir, node: &lockgate_engine::NodeConfig, shard: Sha
         }
     }
     ShardOutcome { shard, report: Some(report), refused }
+}
+
+/// Repairs what a start would refuse because a journal is damaged: on a disk that keeps its changes to itself, or for good.
+/// `None`: the directory is empty. By shard.
+pub fn repair_all(
+    data: &ReadDir,
+    config: &Config,
+    disk: &dyn Disk,
+) -> Result<Option<Vec<(ShardId, Result<Vec<Repair>, RepairError>)>>, DataDirError> {
+    let Some(identity) = data.identity(&config.data_dir, config.node)? else { return Ok(None) };
+    let node = config.for_node(&identity);
+    let shards = (0..identity.shards).map(ShardId);
+    Ok(Some(shards.map(|shard| (shard, repair(disk, &node, shard))).collect()))
 }

@@ -1,6 +1,7 @@
-//! `lockgate storage`: what is in a data directory, without a broker and without changing anything.
+//! `lockgate storage`: what is in a data directory, without a broker. Only `repair` changes anything.
 
 mod inspect;
+mod repair;
 mod tree;
 mod verify;
 mod view;
@@ -18,6 +19,8 @@ pub(crate) enum StorageCommand {
     Inspect(inspect::Inspect),
     /// Read everything, and tell what a start would decide
     Verify(verify::Verify),
+    /// Give up what a damaged journal has lost, so that its partitions serve what is left
+    Repair(repair::Repair),
 }
 
 /// Which data directory, and how.
@@ -36,18 +39,24 @@ pub(crate) struct Source {
 
 impl Source {
     fn open(&self) -> Result<(Config, ReadDir), Failure> {
-        let flags = self.data_dir.iter().map(|directory| ("data_dir", directory.clone())).collect();
-        let sources = Sources::gather(self.config.as_deref(), flags).map_err(|error| Failure::Config(vec![error]))?;
-        let config = Config::load(&sources).map_err(Failure::Config)?;
+        let config = load(self.config.as_deref(), self.data_dir.as_ref())?;
         let data = ReadDir::open(&config.data_dir, self.force_read);
         let data = data.map_err(|error| Failure::Server(ServerError::DataDir(error)))?;
         Ok((config, data))
     }
 }
 
+/// The server's configuration, for this directory.
+fn load(config: Option<&str>, data_dir: Option<&String>) -> Result<Config, Failure> {
+    let flags = data_dir.map(|directory| ("data_dir", directory.clone())).into_iter().collect();
+    let sources = Sources::gather(config, flags).map_err(|error| Failure::Config(vec![error]))?;
+    Config::load(&sources).map_err(Failure::Config)
+}
+
 pub(crate) fn run(command: StorageCommand, global: &Global) -> Result<(), Failure> {
     match command {
         StorageCommand::Inspect(args) => inspect::run(&args, global),
         StorageCommand::Verify(args) => verify::run(&args, global),
+        StorageCommand::Repair(args) => repair::run(&args, global),
     }
 }

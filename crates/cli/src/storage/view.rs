@@ -307,5 +307,6 @@ fn kind_name(kind: RecordKind) -> &'static str {
         RecordKind::CheckpointMark => "checkpoint mark",
         RecordKind::ExternalEntry => "external entry",
         RecordKind::Removed => "removed",
+        RecordKind::Accepted => "accepted",
     }
 }

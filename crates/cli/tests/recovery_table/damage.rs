@@ -5,6 +5,7 @@ use std::fs;
 
 use crate::journal::place;
 use crate::node::{End, Node, stop};
+use crate::support::shown;
 
 const WHAT_TO_DO: &str = "Keep the files as they are";
 
@@ -86,6 +87,36 @@ fn a_partition_that_may_have_lost_something_ends_with_its_topic_and_the_node_goe
     node.produce(&broker, "d");
     stop(broker);
     node.goes_on_with(&["d"]).warned_of(&[&damaged]);
+}
+
+#[test]
+fn a_partition_that_lost_something_serves_what_is_left_once_it_was_repaired() {
+    let (node, damaged) = with_a_lost_record();
+    let asked = node.tool(&["repair"]);
+    assert_eq!(asked.status.code(), Some(2), "{}", shown(&asked));
+    for word in ["partition 1-0: keeps its log up to entry", "gives up what was lost", &damaged, "give --yes"] {
+        assert!(shown(&asked).contains(word), "{word:?} is not in {}", shown(&asked));
+    }
+    node.goes_on_without_the_partition(&["lockgate storage repair"]);
+    let repaired = node.tool(&["repair", "--yes"]);
+    assert!(repaired.status.success() && shown(&repaired).contains("done"), "{}", shown(&repaired));
+    for _ in 0..2 {
+        node.goes_on_with(&["a"]).warned_of(&[&damaged]);
+    }
+    assert!(shown(&node.tool(&["repair"])).contains("nothing to repair"));
+}
+
+#[test]
+fn a_node_whose_catalog_lost_something_starts_once_it_was_repaired() {
+    let node = Node::with_records(&[&["a", "b", "c"]], End::Killed);
+    let file = &node.journal()[0];
+    let last = file.entries_of_partitions().pop().unwrap();
+    file.flip(last + 200);
+    let start = node.is_refused(&["is damaged at offset", WHAT_TO_DO]);
+    drop(start);
+    let repaired = node.tool(&["repair", "--yes", "--json"]);
+    assert!(repaired.status.success() && shown(&repaired).contains("the catalog"), "{}", shown(&repaired));
+    node.goes_on_with(&["a", "b"]);
 }
 
 #[test]

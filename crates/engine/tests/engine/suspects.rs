@@ -2,8 +2,12 @@
 
 use std::convert::Infallible;
 
-use lockgate_engine::{FollowError, JournalSettings, NodeConfig, RecoveryError, follow_shard_count, recover, shard_of};
+use lockgate_engine::{
+    FollowError, JournalSettings, NodeConfig, RecoveryError, Repair, Subject, follow_shard_count, recover, repair,
+    shard_of,
+};
 use lockgate_storage::disk::Disk;
+use lockgate_storage::disk::dry_run::DryRun;
 use lockgate_storage::journal;
 use lockgate_wire::{ConnectionId, ErrorKind, PartitionId, ShardId, proto};
 
@@ -245,4 +249,99 @@ fn a_damaged_journal_is_not_moved_to_another_number_of_shards() {
     let Err(FollowError::Move(error)) = result else { panic!("{result:?}") };
     let error = error.to_string();
     assert!(error.contains("partitions cannot be moved") && error.contains("may be lost"), "{error}");
+}
+
+/// Repairs shard 1 on a copy that keeps its changes to itself, then for good: with the same outcome.
+fn repair_shard_1(rig: &Rig) -> Vec<Repair> {
+    let before = rig.node.disk.memory.paths();
+    let proposed = repair(&DryRun::new(&rig.node.disk).unwrap(), &rig.node.config, ShardId(1)).unwrap();
+    assert_eq!(rig.node.disk.memory.paths(), before);
+    let done = repair(&rig.node.disk, &rig.node.config, ShardId(1)).unwrap();
+    assert_eq!(done, proposed);
+    done
+}
+
+#[test]
+fn what_is_left_of_suspects_serves_again_once_an_operator_has_given_up_the_rest() {
+    for settings in [&[][..], &[("fsync", "interval(10ms)")]] {
+        let mut rig = Rig::new(settings);
+        for partition in 0..PARTITIONS {
+            rig.publish(partition, "first");
+        }
+        rig.node.advance(3_000);
+        for partition in 0..PARTITIONS {
+            rig.publish(partition, "second");
+        }
+        let hurt = rig.here[0];
+        rig.node.advance(1_000);
+        rig = rig.crash_with_damage_to(|rig| rig.publish(hurt, "lost"));
+        let repairs = repair_shard_1(&rig);
+        assert_eq!(repairs.len(), rig.here.len());
+        assert!(repairs.iter().all(|repair| repair.outcome.is_ok()), "{repairs:?}");
+        for round in 0..3 {
+            rig = rig.crash();
+            for partition in 0..PARTITIONS {
+                let values: Vec<_> = rig.node.read_all(rig.c, rig.topic, partition, 0);
+                let words = values.iter().map(|(_, value)| value.as_str());
+                let expected = ["first", "second", "third", "third", "third"];
+                assert_eq!(words.collect::<Vec<_>>(), expected[..2 + round], "partition {partition} {settings:?}");
+                rig.publish(partition, "third");
+            }
+            rig.node.advance(1_000);
+        }
+        assert!(repair_shard_1(&rig).is_empty(), "nobody is suspect any more");
+    }
+}
+
+#[test]
+fn entries_behind_a_hole_are_given_up_and_counted() {
+    let mut rig = Rig::new(&[]);
+    let hurt = rig.here[0];
+    rig.publish(hurt, "first");
+    let before = rig.node.disk.copy();
+    rig.publish(hurt, "lost");
+    let after = rig.node.disk.copy();
+    rig.publish(hurt, "behind");
+    for path in after.files("shards/1/journal/").into_iter().filter(|path| !path.contains("free-")) {
+        let (old, new) = (before.memory.file(&path).unwrap(), after.memory.file(&path).unwrap());
+        if let Some(at) = (0..new.len()).rfind(|at| old[*at] != new[*at]) {
+            rig.node.disk.memory.write(&path, at as u64, &[vec![new[at] ^ 0x10].into()]).unwrap();
+        }
+    }
+    rig = rig.crash();
+    let of = Subject::Partition(PartitionId { topic: rig.topic.into(), partition: hurt });
+    let repairs = repair_shard_1(&rig);
+    let outcome = &repairs.iter().find(|repair| repair.of == of).unwrap().outcome;
+    assert_eq!(outcome.as_ref().unwrap().given_up, 1, "{outcome:?}");
+    rig = rig.crash();
+    assert_eq!(rig.first_value(hurt).as_deref(), Some("first"));
+    assert_eq!(rig.node.publish(rig.c, rig.topic, hurt, batch(&["again"])).unwrap().base_offset, 1);
+    rig = rig.crash();
+    assert_eq!(rig.node.read_all(rig.c, rig.topic, hurt, 0).len(), 2);
+}
+
+#[test]
+fn a_catalog_is_repaired_too_and_the_node_starts() {
+    let mut node = Node::new(1);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "kept", 1, &[]);
+    node.publish(c, topic, 0, batch(&["a"])).unwrap();
+    let before = node.disk.copy();
+    node.create_topic(c, "lost", 1, &[]);
+    let after = node.disk.copy();
+    node.advance(100);
+    for path in after.files("shards/0/journal/").into_iter().filter(|path| !path.contains("free-")) {
+        let (old, new) = (before.memory.file(&path).unwrap(), after.memory.file(&path).unwrap());
+        if let Some(at) = (0..new.len()).find(|at| old[*at] != new[*at]) {
+            node.disk.memory.write(&path, at as u64 + 80, &[vec![new[at + 80] ^ 0x10].into()]).unwrap();
+        }
+    }
+    assert!(recover(&node.disk, &node.config, ShardId(0)).is_err());
+    let repairs = repair(&node.disk, &node.config, ShardId(0)).unwrap();
+    assert!(repairs.iter().any(|repair| repair.of == Subject::Catalog && repair.outcome.is_ok()), "{repairs:?}");
+    for _ in 0..2 {
+        node = node.crash();
+        let c = node.connect(0);
+        assert_eq!(node.read_all(c, topic, 0, 0), [(0, "a".to_owned())], "{:?}", node.logs);
+    }
 }

@@ -302,6 +302,7 @@ impl RecordKind {
             7 => Self::CheckpointMark,
             8 => Self::ExternalEntry,
             9 => Self::Removed,
+            10 => Self::Accepted,
             _ => return None,
         })
     }

@@ -77,6 +77,8 @@ pub enum RecordKind {
     ExternalEntry = 8,
     /// The replica is gone for good.
     Removed = 9,
+    /// An operator gave up what the replica may have lost before: from here on its records count on.
+    Accepted = 10,
 }
 
 /// A record to be appended.

@@ -47,6 +47,13 @@ impl Doubts {
         follows || is_explained
     }
 
+    /// What may have been lost of a group before is given up.
+    pub(super) fn accepted(&mut self, group: GroupId) {
+        self.open.remove(&group);
+        self.lost.remove(&group);
+        self.groups.insert(group, true);
+    }
+
     /// Whether records are missing that may have been anybody's.
     pub fn has_gap(&self) -> bool {
         self.has_gap

@@ -17,7 +17,7 @@ use super::scan::{self, Found};
 use super::{Doubts, RecoveredRecord};
 use crate::disk::Disk;
 use crate::journal::format::{BLOCK_BYTES, WriteHeader};
-use crate::journal::{JournalConfig, JournalKind, Sequence};
+use crate::journal::{JournalConfig, JournalKind, RecordKind, Sequence};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -295,6 +295,9 @@ impl<'a> Walk<'a> {
                 let what =
                     format!("record {} is number {counter} of group {group}, which does not follow", record.sequence);
                 self.damaged(file, offset, what, Lost::Nothing);
+            }
+            if record.kind == RecordKind::Accepted {
+                self.doubts.accepted(group);
             }
         }
         self.oldest_needed = self.oldest_needed.max(header.oldest_file);
