@@ -49,7 +49,7 @@ pub(super) fn take_over(
     let view = FileView {
         disk,
         path: &file.path,
-        bytes: old.file_bytes,
+        bytes: file.bytes,
         salt,
         file_sequence: old.file_sequence,
         epoch: Some(old.epoch),
