@@ -101,7 +101,8 @@ fn a_partition_that_lost_something_serves_what_is_left_once_it_was_repaired() {
     let repaired = node.tool(&["repair", "--yes"]);
     assert!(repaired.status.success() && shown(&repaired).contains("done"), "{}", shown(&repaired));
     for _ in 0..2 {
-        node.goes_on_with(&["a"]).warned_of(&[&damaged]);
+        // What the journal lost was in the segments and in a checkpoint already.
+        node.goes_on_with(&["a", "b", "c"]).warned_of(&[&damaged]);
     }
     assert!(shown(&node.tool(&["repair"])).contains("nothing to repair"));
 }
