@@ -59,7 +59,7 @@ impl RecoveredGroup {
         // What was voided is not among them, so that all may count as written now.
         let entries = entries
             .into_iter()
-            .map(move |entry| draft(RecordKind::Entry, record::encode_entry(&mut heads, entry, term)));
+            .map(move |entry| draft(record::record_kind(&entry), record::encode_entry(&mut heads, entry, term)));
         [bootstrap, state].into_iter().chain(buffered).chain(base).chain(entries)
     }
 
@@ -121,8 +121,8 @@ impl Recovery {
                 state.bootstrap = Some(record::decode_bootstrap(body).map_err(bad)?);
                 state.living.bootstrap = sequence;
             }
-            RecordKind::Entry => {
-                let written = record::decode_entry(body).map_err(bad)?;
+            RecordKind::Entry | RecordKind::ExternalEntry => {
+                let written = record::decode_entry_of(kind, body).map_err(bad)?;
                 state.living.read(journal, written.entry.index, sequence);
                 state.entry(group, journal, written)?;
             }
@@ -146,7 +146,7 @@ impl Recovery {
                 (state.living.base, state.living.base_mark) = (base, sequence);
             }
             RecordKind::Removed => state.removed = true,
-            RecordKind::SnapshotMark | RecordKind::ExternalEntry => {
+            RecordKind::SnapshotMark => {
                 return Err(ConsensusError::UnknownRecord { group, journal, sequence, kind });
             }
         }

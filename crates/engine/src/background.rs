@@ -57,6 +57,17 @@ impl<D> Background<D> {
         self.queue.is_empty()
     }
 
+    /// Whether something is planned that writes or syncs a file in place, or makes the directory.
+    pub(crate) fn touches_logs(&self) -> bool {
+        let touches = |op: &FileOp| {
+            matches!(
+                op,
+                FileOp::Write { .. } | FileOp::Sync { .. } | FileOp::Truncate { .. } | FileOp::CreateDirectory { .. }
+            )
+        };
+        self.queue.iter().any(|planned| touches(&planned.op))
+    }
+
     /// Why the work stands still, if it does.
     pub(crate) fn error(&self) -> Option<&DiskError> {
         self.error.as_ref()

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use lockgate_storage::disk::FileOp;
-use lockgate_storage::segment::{Segments, StoredBatch};
+use lockgate_storage::segment::{Ahead, Segments, StoredBatch};
 use lockgate_wire::{MonoTime, Offset, WallMs};
 
 use crate::limits::{FLUSH_AFTER_MS, FLUSH_BYTES};
@@ -18,14 +18,28 @@ pub(crate) struct Log {
     /// Applied batches, contiguous, up to the end of the log.
     tail: VecDeque<StoredBatch>,
     tail_bytes: u64,
-    /// How many at the front of the tail are in segments.
-    flushed: usize,
+    /// The offset after the last applied record. Segments may be planned beyond it: written ahead of the journal.
+    end: Offset,
     unflushed_bytes: u64,
     /// Since when the oldest unflushed batch waits.
     unflushed_since: Option<MonoTime>,
-    /// Batches behind the flushed ones that the flush under way writes; 0: none is.
-    flushing: usize,
+    /// What is on its way to the segments, up to the end of what they have planned.
+    under_way: Option<UnderWay>,
     last_append_time: WallMs,
+}
+
+/// What is on its way to the segments; one at a time.
+#[derive(Debug)]
+enum UnderWay {
+    /// Applied batches.
+    Flush,
+    /// Batches that the journal write under way refers to, behind applied ones that waited. As appends, in case that there
+    /// is no room for them.
+    Ahead(Vec<FileOp>),
+    /// Those are durable, and about to be applied.
+    Landed,
+    /// There was no room for them: they are appended like all others, once they are applied.
+    Refused(Vec<FileOp>),
 }
 
 impl Log {
@@ -33,13 +47,13 @@ impl Log {
     pub(crate) fn new(segments: Segments) -> Self {
         let last_append_time = segments.max_append_time().unwrap_or_default();
         Self {
+            end: segments.end_offset(),
             segments,
             tail: VecDeque::new(),
             tail_bytes: 0,
-            flushed: 0,
             unflushed_bytes: 0,
             unflushed_since: None,
-            flushing: 0,
+            under_way: None,
             last_append_time,
         }
     }
@@ -51,7 +65,7 @@ impl Log {
 
     /// The offset after the last applied record: the high watermark.
     pub(crate) fn end(&self) -> Offset {
-        self.tail.back().map_or_else(|| self.segments.end_offset(), StoredBatch::end_offset)
+        self.end
     }
 
     /// The first offset that memory has; the end when it has none.
@@ -78,59 +92,95 @@ impl Log {
 
     /// Adds an applied batch; it continues the log.
     pub(crate) fn append(&mut self, batch: StoredBatch, now: MonoTime) {
-        assert_eq!(batch.base_offset, self.end(), "an applied batch continues the log");
+        assert_eq!(batch.base_offset, self.end, "an applied batch continues the log");
         let bytes = batch.batch.len() as u64;
         self.last_append_time = self.last_append_time.max(batch.append_time);
         self.tail_bytes += bytes;
+        self.end = batch.end_offset();
         self.unflushed_bytes += bytes;
         self.unflushed_since.get_or_insert(now);
         self.tail.push_back(batch);
+        if matches!(self.under_way, Some(UnderWay::Landed)) && self.end >= self.segments.end_offset() {
+            self.flush_done(now);
+        }
     }
 
     fn unplanned(&self) -> impl Iterator<Item = &StoredBatch> {
-        self.tail.iter().skip(self.flushed + self.flushing)
+        self.behind(self.segments.end_offset())
+    }
+
+    /// The batches in memory that end behind an offset.
+    fn behind(&self, offset: Offset) -> impl Iterator<Item = &StoredBatch> {
+        self.tail.range(self.tail.partition_point(|batch| batch.end_offset() <= offset)..)
     }
 
     /// When the next flush is due by time, if something waits for one.
     pub(crate) fn flush_deadline(&self) -> Option<MonoTime> {
-        if self.flushing > 0 { None } else { self.unflushed_since.map(|since| since.plus_ms(FLUSH_AFTER_MS)) }
+        if self.is_under_way() { None } else { self.unflushed_since.map(|since| since.plus_ms(FLUSH_AFTER_MS)) }
     }
 
-    /// Whether a flush is under way.
-    pub(crate) fn is_flushing(&self) -> bool {
-        self.flushing > 0
+    /// Whether anything is on its way to the segments.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.under_way.is_some()
+    }
+
+    /// Whether batches that are applied now were written ahead of the journal, so that no start will read them there.
+    pub(crate) fn has_landed(&self) -> bool {
+        matches!(self.under_way, Some(UnderWay::Landed))
     }
 
     /// Plans to write what is not in segments yet, if there is enough of it, or it waited long enough, or `now_all`.
     pub(crate) fn plan_flush(&mut self, now: MonoTime, now_all: bool) -> Vec<FileOp> {
+        if let Some(UnderWay::Refused(appends)) = &mut self.under_way
+            && self.end >= self.segments.end_offset()
+        {
+            let appends = std::mem::take(appends);
+            self.under_way = Some(UnderWay::Flush);
+            return appends;
+        }
         let due = self.unflushed_bytes >= FLUSH_BYTES || self.flush_deadline().is_some_and(|at| at <= now) || now_all;
-        if self.flushing > 0 || self.unflushed_bytes == 0 || !due {
+        if self.is_under_way() || self.unflushed_bytes == 0 || !due {
             return Vec::new();
         }
         let batches: Vec<StoredBatch> = self.unplanned().cloned().collect();
-        self.flushing = batches.len();
+        self.under_way = Some(UnderWay::Flush);
         self.segments.append(&batches)
+    }
+
+    /// Plans to write batches ahead of the journal, behind all that waits. They continue the log, which is all in the
+    /// journal.
+    pub(crate) fn plan_ahead(&mut self, batches: &[StoredBatch]) -> Ahead {
+        let waiting: Vec<StoredBatch> = self.unplanned().cloned().collect();
+        let ahead = self.segments.append_ahead(&waiting, batches);
+        self.under_way = Some(UnderWay::Ahead(ahead.clone().into_appends()));
+        ahead
+    }
+
+    /// What was planned ahead is durable, or had no room.
+    pub(crate) fn ahead_done(&mut self, has_room: bool) {
+        let Some(UnderWay::Ahead(appends)) = self.under_way.take() else { return };
+        self.under_way = Some(if has_room {
+            self.segments.durable();
+            UnderWay::Landed
+        } else {
+            UnderWay::Refused(appends)
+        });
     }
 
     /// The planned flush is with the operating system.
     pub(crate) fn flush_done(&mut self, now: MonoTime) {
-        let written: u64 =
-            self.tail.range(self.flushed..self.flushed + self.flushing).map(|b| b.batch.len() as u64).sum();
-        self.unflushed_bytes -= written;
-        self.flushed += self.flushing;
-        self.flushing = 0;
-        if let Some(last) = self.flushed.checked_sub(1) {
-            self.segments.written(self.tail[last].end_offset());
-        }
-        self.unflushed_since = (self.flushed < self.tail.len()).then_some(now);
+        self.under_way = None;
+        self.segments.written(self.segments.end_offset());
+        self.unflushed_bytes = self.behind(self.segments.written_offset()).map(|batch| batch.batch.len() as u64).sum();
+        self.unflushed_since = (self.unflushed_bytes > 0).then_some(now);
     }
 
     /// Lets go of flushed batches above what memory may keep.
     pub(crate) fn trim(&mut self, keep_bytes: u64) {
-        while self.flushed > 0 && self.tail_bytes > keep_bytes {
-            let Some(batch) = self.tail.pop_front() else { break };
+        let written = self.segments.written_offset();
+        while self.tail_bytes > keep_bytes {
+            let Some(batch) = self.tail.pop_front_if(|batch| batch.end_offset() <= written) else { break };
             self.tail_bytes -= batch.batch.len() as u64;
-            self.flushed -= 1;
         }
     }
 

@@ -103,6 +103,11 @@ impl Upkeep {
     pub(super) fn error(&self) -> Option<&DiskError> {
         self.background.error()
     }
+
+    /// Whether nothing is planned or wanted that a write ahead of the journal could get in the way of.
+    pub(super) fn leaves_logs_alone(&self) -> bool {
+        self.mark.is_none() && self.writing_down.is_none() && self.error().is_none() && !self.background.touches_logs()
+    }
 }
 
 impl Partition {
@@ -186,7 +191,8 @@ impl Partition {
         }
         let is_marked = self.upkeep.mark.is_none_or(|mark| mark <= core.journals.synced.synced_sequence());
         self.upkeep.may_flush = is_marked;
-        let flush = if is_marked { self.log.plan_flush(now, stopping) } else { Vec::new() };
+        let rides = !stopping && self.rides_along(core);
+        let flush = if is_marked && !rides { self.log.plan_flush(now, stopping) } else { Vec::new() };
         if !flush.is_empty() {
             self.upkeep.background.plan(flush, Done::Flushed);
         }
@@ -223,6 +229,9 @@ impl Partition {
 
     fn retain(&mut self, core: &mut Core) {
         let Some((_, topic)) = &self.placed else { return };
+        if !self.may_let_go() {
+            return;
+        }
         let TopicConfig { retention_ms, retention_bytes, .. } = topic.config;
         let policy = Retention { max_age_ms: retention_ms, max_bytes: retention_bytes };
         let durable = self.durable_offset(core);
@@ -264,6 +273,7 @@ impl Partition {
         if let Some((since, after)) = self.upkeep.rolled
             && core.now.mono.ms_since(since) >= SEAL_AFTER_MS
             && core.journals.buffered.synced_sequence() >= after
+            && self.may_let_go()
         {
             self.upkeep.rolled = None;
             if let Some(ops) = self.log.segments.next_seal() {
@@ -327,7 +337,7 @@ impl Partition {
     /// Writes the end of the log to its segment, syncs what is not sealed, then writes a checkpoint of the same moment.
     fn go_on_writing_down(&mut self, core: &mut Core) {
         // While entries are replayed, log and state are not at the same place yet.
-        let is_between = self.log.is_flushing()
+        let is_between = self.log.is_under_way()
             || !self.upkeep.may_flush
             || self.upkeep.checkpoint.is_some()
             || self.log.end() != self.state.next_offset;

@@ -4,14 +4,18 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::Draft;
+use lockgate_wire::GroupId;
+
 use super::format::{BLOCK_BYTES, RECORD_HEADER_BYTES, RecordHeader, WRITE_HEADER_BYTES, WriteHeader, record_bytes};
+use super::{Draft, RecordKind, Sequence};
 
 /// A record that was taken and numbered, and waits for a write.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pending {
     header: RecordHeader,
     body: Vec<Bytes>,
+    /// What it takes with everything that was appended, wherever that goes.
+    weight: usize,
 }
 
 impl Pending {
@@ -26,13 +30,47 @@ impl Pending {
             replica: draft.replica,
             counter,
         };
-        Self { header, body: draft.body }
+        Self { header, body: draft.body, weight: record_bytes(body_bytes as usize) }
+    }
+
+    /// The same record with a body that refers to where the data went.
+    pub(super) fn external(self, body: Vec<Bytes>) -> Self {
+        let RecordHeader { sequence, group, replica, counter, .. } = self.header;
+        let bytes = body.iter().map(Bytes::len).sum::<usize>();
+        let bytes = u32::try_from(bytes).expect("a reference is smaller than what it refers to");
+        let draft = Draft { group, replica, kind: RecordKind::ExternalEntry, body };
+        Self { weight: self.weight, ..Self::new(draft, bytes, sequence, counter) }
+    }
+
+    /// What it is, to whom it belongs and what it holds.
+    pub(super) fn look(&self) -> DueRecord<'_> {
+        let RecordHeader { sequence, group, kind, .. } = self.header;
+        let is_entry = kind == RecordKind::Entry as u8;
+        DueRecord { sequence: Sequence(sequence), group, is_entry, body: &self.body }
+    }
+
+    /// What it counts towards a write's size and the journal's room: also what is written elsewhere.
+    pub(super) fn weight(&self) -> usize {
+        self.weight
     }
 
     /// What it takes in a write.
     pub(super) fn bytes(&self) -> usize {
         record_bytes(self.header.body_bytes as usize)
     }
+}
+
+/// A record that the next write takes.
+#[derive(Clone, Copy, Debug)]
+pub struct DueRecord<'a> {
+    /// Its number.
+    pub sequence: Sequence,
+    /// The group it belongs to.
+    pub group: GroupId,
+    /// Whether it is a log entry that has its data with it.
+    pub is_entry: bool,
+    /// The body, in the pieces in which it was appended.
+    pub body: &'a [Bytes],
 }
 
 /// A write's bytes.

@@ -52,7 +52,7 @@ impl Log<MemoryDisk> {
 
     /// Opens the files as they are now.
     fn reopen(&mut self) -> Result<OpenReport, SegmentError> {
-        let (segments, report) = Segments::open(&self.disk, self.config.clone(), None)?;
+        let (segments, report) = Segments::open(&self.disk, self.config.clone(), Limit::None)?;
         self.segments = segments;
         Ok(report)
     }
@@ -71,7 +71,7 @@ impl Log<MemoryDisk> {
 
 impl<D: Disk> Log<D> {
     fn open(disk: D, config: SegmentConfig) -> Self {
-        let (segments, _) = Segments::open(&disk, config.clone(), None).unwrap();
+        let (segments, _) = Segments::open(&disk, config.clone(), Limit::None).unwrap();
         Self { disk, config, segments, appended: Vec::new() }
     }
 
