@@ -85,6 +85,9 @@ impl NodeConfig {
         config.file_bytes = self.journal.file_bytes;
         config.max_write_bytes = self.journal.max_write_bytes;
         config.max_bytes = self.journal.max_bytes;
+        if kind == JournalKind::Synced {
+            config.external_min_bytes = self.journal.external_min_bytes;
+        }
         config
     }
 }

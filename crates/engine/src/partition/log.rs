@@ -28,6 +28,17 @@ pub(crate) struct Log {
     last_append_time: WallMs,
 }
 
+/// When a flush is worth while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flush {
+    /// Whatever there is.
+    All,
+    /// From a size on.
+    Large,
+    /// Only what has waited too long: the rest is about to go with something else.
+    Late,
+}
+
 /// What is on its way to the segments; one at a time.
 #[derive(Debug)]
 enum UnderWay {
@@ -129,8 +140,8 @@ impl Log {
         matches!(self.under_way, Some(UnderWay::Landed))
     }
 
-    /// Plans to write what is not in segments yet, if there is enough of it, or it waited long enough, or `now_all`.
-    pub(crate) fn plan_flush(&mut self, now: MonoTime, now_all: bool) -> Vec<FileOp> {
+    /// Plans to write what is not in segments yet, if there is enough of it for `how`, or it waited long enough.
+    pub(crate) fn plan_flush(&mut self, now: MonoTime, how: Flush) -> Vec<FileOp> {
         if let Some(UnderWay::Refused(appends)) = &mut self.under_way
             && self.end >= self.segments.end_offset()
         {
@@ -138,7 +149,12 @@ impl Log {
             self.under_way = Some(UnderWay::Flush);
             return appends;
         }
-        let due = self.unflushed_bytes >= FLUSH_BYTES || self.flush_deadline().is_some_and(|at| at <= now) || now_all;
+        let is_enough = match how {
+            Flush::All => true,
+            Flush::Large => self.unflushed_bytes >= FLUSH_BYTES,
+            Flush::Late => false,
+        };
+        let due = is_enough || self.flush_deadline().is_some_and(|at| at <= now);
         if self.is_under_way() || self.unflushed_bytes == 0 || !due {
             return Vec::new();
         }

@@ -10,6 +10,7 @@ use lockgate_storage::segment::Retention;
 use lockgate_wire::{LogIndex, MonoTime, Offset, PartitionId, WallMs};
 
 use super::entry::{self, Change};
+use super::log::Flush;
 use super::state::State;
 use super::{Partition, Phase};
 use crate::background::Background;
@@ -191,8 +192,12 @@ impl Partition {
         }
         let is_marked = self.upkeep.mark.is_none_or(|mark| mark <= core.journals.synced.synced_sequence());
         self.upkeep.may_flush = is_marked;
-        let rides = !stopping && self.rides_along(core);
-        let flush = if is_marked && !rides { self.log.plan_flush(now, stopping) } else { Vec::new() };
+        let how = match stopping {
+            true => Flush::All,
+            false if self.rides_along(core) => Flush::Late,
+            false => Flush::Large,
+        };
+        let flush = if is_marked { self.log.plan_flush(now, how) } else { Vec::new() };
         if !flush.is_empty() {
             self.upkeep.background.plan(flush, Done::Flushed);
         }
@@ -345,7 +350,7 @@ impl Partition {
             return;
         }
         self.upkeep.writing_down = Some(WritingDown::UnderWay);
-        let flush = self.log.plan_flush(core.now.mono, true);
+        let flush = self.log.plan_flush(core.now.mono, Flush::All);
         if !flush.is_empty() {
             self.upkeep.background.plan(flush, Done::Flushed);
         }

@@ -51,6 +51,11 @@ impl World {
         if let Some(write) = self.node.shards[shard].journal_writes.remove(&journal) {
             let result = write.execute(&self.disk);
             self.note_failure(shard, &result);
+            if result.as_ref().is_err_and(|error| !error.is_full()) && self.refuses_files() {
+                // The journal had something for a segment: a refusal stops it, and only another start brings it back.
+                let mut rng = self.rng.fork();
+                self.plan_operator(&mut rng);
+            }
             self.give(shard, Input::JournalWritten { journal, result });
             self.look_at_journals(shard);
         }

@@ -22,6 +22,13 @@ pub(super) struct Retractable {
     open: Option<OpenFile>,
 }
 
+impl Retractable {
+    /// Bytes that go elsewhere.
+    pub(super) fn data_bytes(&self) -> u64 {
+        self.data.iter().map(|data| data.bytes as u64).sum()
+    }
+}
+
 /// What the next write takes elsewhere.
 #[derive(Default, Debug)]
 pub(super) struct External {

@@ -32,6 +32,8 @@ pub(super) struct InFlight {
     end: bool,
     /// Files before it are not needed, it states.
     states: u64,
+    /// Records whose data is elsewhere.
+    external: u64,
     /// It begins with data elsewhere.
     pub(super) retractable: Option<Retractable>,
 }
@@ -147,7 +149,9 @@ impl JournalWriter {
         *counter += 1;
         let sequence = self.next;
         self.next += 1;
-        let pending = Pending::new(draft, body_bytes, sequence, *counter);
+        let is_large = u64::from(body_bytes) >= self.config.external_min_bytes;
+        let make = if is_large { Pending::unsummed } else { Pending::new };
+        let pending = make(draft, body_bytes, sequence, *counter);
         self.pending_bytes += pending.weight();
         self.pending.push_back(pending);
         Ok(Sequence(sequence))
@@ -243,6 +247,7 @@ impl JournalWriter {
         let records: Vec<Pending> = self.pending.drain(..count).collect();
         self.pending_bytes -= records.iter().map(Pending::weight).sum::<usize>();
         let (data, retractable) = self.external.start((file.offset, file.chain), open.as_ref());
+        let external = records.iter().filter(|record| record.is_external()).count() as u64;
         let header = WriteHeader {
             file_sequence: file.sequence,
             epoch: self.epoch,
@@ -272,6 +277,7 @@ impl JournalWriter {
             sync,
             end,
             states: header.oldest_file,
+            external,
             retractable,
         });
         let path = file.path.clone();
@@ -288,11 +294,14 @@ impl JournalWriter {
         self.clock = self.clock.max(now);
         let without_room = self.is_without_room(&result);
         let write = self.in_flight.take().expect("a write that was started is finished once");
+        let data_bytes = write.retractable.as_ref().map_or(0, Retractable::data_bytes);
         if let Some(retractable) = write.retractable.filter(|_| without_room) {
             self.retract(retractable);
             return Ok(Sequence(self.written));
         }
         self.check(result)?;
+        self.counters.external_records += write.external;
+        self.counters.external_bytes += data_bytes;
         self.counters.writes += 1;
         self.counters.records += write.records;
         self.counters.bytes += write.bytes;

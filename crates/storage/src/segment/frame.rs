@@ -65,12 +65,17 @@ pub(super) fn frame_bytes(batch: &StoredBatch) -> u64 {
     (HEADER_BYTES + batch.batch.len()) as u64
 }
 
-/// How many zeros stand before the next block, if nothing but zeros stands at the front of `bytes`, which begin at this
-/// place of the file. All of them may not be there.
-pub(super) fn filler(bytes: &[u8], position: u64) -> Option<usize> {
+/// How many zeros stand before the next block, where `bytes`, which begin at this place of the file, begin with no frame,
+/// for this reason. All of them may not be there. `is_end`: the file ends with the bytes.
+pub(super) fn filler(bytes: &[u8], position: u64, fault: Fault, is_end: bool) -> Option<usize> {
     let len = (position.next_multiple_of(BLOCK_BYTES as u64) - position) as usize;
-    let is_zero = bytes.iter().take(len).all(|byte| *byte == 0);
-    (len > 0 && !bytes.is_empty() && is_zero).then_some(len)
+    let is_no_frame = match fault {
+        Fault::Bad(_) => len > 0,
+        // Too few bytes to say so: a frame may begin with zeros, unless nothing follows them.
+        Fault::Incomplete(_) => is_end && len > 0 && bytes.len() == len,
+        Fault::Version(_) => false,
+    };
+    (is_no_frame && bytes.iter().take(len).all(|byte| *byte == 0)).then_some(len)
 }
 
 /// The header of a batch's frame.

@@ -85,7 +85,7 @@ pub fn frames(disk: &dyn Disk, path: &str, frame: &mut dyn FnMut(FrameFacts)) ->
                     frame(facts(&found, position));
                     position += found.bytes as u64;
                 }
-                Err(fault) => match frame::filler(&rest, position) {
+                Err(fault) => match frame::filler(&rest, position, fault, position + rest.len() as u64 == file_bytes) {
                     Some(len) if len <= rest.len() => {
                         drop(rest.split_to(len));
                         position += len as u64;

@@ -418,7 +418,8 @@ fn scan(
                 },
                 Err(fault) => fault,
             };
-            match frame::filler(&rest, segment.bytes) {
+            let is_end = segment.bytes + rest.len() as u64 == file_bytes;
+            match frame::filler(&rest, segment.bytes, fault, is_end) {
                 Some(len) if len <= rest.len() => {
                     drop(rest.split_to(len));
                     segment.fill_block();

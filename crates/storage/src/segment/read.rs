@@ -83,6 +83,7 @@ impl Segments {
         let mut batches: Vec<StoredBatch> = Vec::new();
         let mut next = at;
         let mut rest = bytes;
+        let end = segment.map_or(0, |segment| self.written_bytes(segment));
         let fault = loop {
             match frame::decode(&rest) {
                 Ok(frame) if frame.batch.base_offset == next.offset => {
@@ -92,7 +93,7 @@ impl Segments {
                     batches.push(frame.batch);
                 }
                 Ok(_) => break Fault::Bad("a whole frame of another place"),
-                Err(fault) => match frame::filler(&rest, next.byte) {
+                Err(fault) => match frame::filler(&rest, next.byte, fault, next.byte + rest.len() as u64 == end) {
                     Some(len) if len <= rest.len() => {
                         drop(rest.split_to(len));
                         next.byte += len as u64;
