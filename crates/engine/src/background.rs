@@ -57,14 +57,9 @@ impl<D> Background<D> {
         self.queue.is_empty()
     }
 
-    /// Whether something is planned that writes or syncs a file in place, or makes the directory.
+    /// Whether something is planned that writes or syncs a file in place.
     pub(crate) fn touches_logs(&self) -> bool {
-        let touches = |op: &FileOp| {
-            matches!(
-                op,
-                FileOp::Write { .. } | FileOp::Sync { .. } | FileOp::Truncate { .. } | FileOp::CreateDirectory { .. }
-            )
-        };
+        let touches = |op: &FileOp| matches!(op, FileOp::Write { .. } | FileOp::Sync { .. } | FileOp::Truncate { .. });
         self.queue.iter().any(|planned| touches(&planned.op))
     }
 

@@ -35,6 +35,8 @@ enum Done {
 /// The state of that work.
 pub(super) struct Upkeep {
     background: Background<Done>,
+    /// Whether the directory and what says where the log begins are on their way.
+    is_being_made: bool,
     directory: Path,
     pub(super) entries_since_checkpoint: u64,
     pub(super) bytes_since_checkpoint: u64,
@@ -84,6 +86,7 @@ impl Upkeep {
     pub(super) fn new(id: PartitionId) -> Self {
         Self {
             background: Background::new(FileOwner::Background(id)),
+            is_being_made: false,
             directory: partition_directory(id),
             entries_since_checkpoint: 0,
             bytes_since_checkpoint: 0,
@@ -107,13 +110,15 @@ impl Upkeep {
 
     /// Whether nothing is planned or wanted that a write ahead of the journal could get in the way of.
     pub(super) fn leaves_logs_alone(&self) -> bool {
-        self.mark.is_none() && self.writing_down.is_none() && self.error().is_none() && !self.background.touches_logs()
+        let is_busy = self.is_being_made || self.writing_down.is_some() || self.background.touches_logs();
+        self.mark.is_none() && self.error().is_none() && !is_busy
     }
 }
 
 impl Partition {
     /// The plan that makes a new partition's directory.
     pub(crate) fn make_directory(&mut self, core: &mut Core, ops: Vec<FileOp>) {
+        self.upkeep.is_being_made = true;
         self.upkeep.background.plan(ops, Done::Made);
         self.upkeep.background.run(core);
     }
@@ -144,7 +149,8 @@ impl Partition {
     pub(crate) fn file_done(&mut self, core: &mut Core, result: DiskResult<Bytes>) {
         let Some((done, result)) = self.upkeep.background.finished(core, result) else { return };
         match done {
-            Done::Made | Done::Removed => {}
+            Done::Made => self.upkeep.is_being_made = false,
+            Done::Removed => {}
             Done::Flushed => self.log.flush_done(core.now.mono),
             Done::LogsSynced => self.logs_synced(core, result),
             Done::Sealed => {

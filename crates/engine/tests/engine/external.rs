@@ -244,6 +244,22 @@ fn a_topic_that_is_deleted_meanwhile_stops_nothing() {
 }
 
 #[test]
+fn nothing_is_written_ahead_before_the_partitions_directory_says_where_its_log_begins() {
+    let mut node = Node::new(1);
+    let c = node.connect(0);
+    node.hold_background = true;
+    let topic = node.create_topic(c, "large", 1, SETTINGS);
+    assert_eq!(say(&mut node, topic, &large("a")), Ok(0));
+    assert_eq!(node.metrics(0).journal.external_records, 0);
+    let mut crashed = Node::start(node.disk.copy(), config(1));
+    assert_eq!(values(&mut crashed, topic, 0), [(0, 'a', LARGE)]);
+    node.release();
+    node.advance(1_100);
+    assert_eq!(say(&mut node, topic, &large("b")), Ok(1));
+    assert_eq!(node.metrics(0).journal.external_records, 1);
+}
+
+#[test]
 fn topics_that_are_synced_now_and_then_write_nothing_ahead() {
     let (mut node, topic) = node_with_topic(&[("fsync", "interval(100ms)")]);
     for n in 0..3 {
