@@ -58,6 +58,17 @@ pub(crate) struct Written {
     pub(crate) entry: Entry,
 }
 
+impl Written {
+    /// Whether the two are one entry. It may have been carried forward as it was proposed just before its data went into
+    /// the engine's files.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let place = |written: &Self| (written.entry.index, written.entry.term, written.written_in);
+        let is_external = |written: &Self| written.entry.kind == EntryKind::External;
+        let may_differ = is_external(self) != is_external(other);
+        self == other || (may_differ && place(self) == place(other))
+    }
+}
+
 /// Everything from an index on that was written before a term is void.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Truncation {

@@ -201,7 +201,7 @@ impl Replica {
         match self.entries.entry(index) {
             Slot::Vacant(slot) => drop(slot.insert((journal, new))),
             // The same entry again: carried forward within its journal.
-            Slot::Occupied(slot) if slot.get().1 == new => {}
+            Slot::Occupied(slot) if slot.get().1.is_same(&new) => {}
             Slot::Occupied(_) => {
                 return Err(ConsensusError::Conflict { group, index, written_in: new.written_in });
             }

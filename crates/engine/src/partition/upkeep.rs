@@ -282,7 +282,7 @@ impl Partition {
             self.upkeep.rolled = Some((core.now.mono, self.durable_after(core)));
         }
         if let Some((since, after)) = self.upkeep.rolled
-            && core.now.mono.ms_since(since) >= SEAL_AFTER_MS
+            && (self.log.segments.closed_are_durable() || core.now.mono.ms_since(since) >= SEAL_AFTER_MS)
             && core.journals.buffered.synced_sequence() >= after
             && self.may_let_go()
         {
