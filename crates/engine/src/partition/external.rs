@@ -58,12 +58,21 @@ impl Partition {
         if !self.may_write_ahead(core) {
             return None;
         }
-        let entries: Vec<Large> =
-            entries.into_iter().filter_map(|(sequence, body)| Large::of(sequence, body)).collect();
-        let batches: Vec<StoredBatch> = entries.iter().flat_map(Large::stored).collect();
-        if batches.first()?.base_offset != self.log.end() {
+        let mut end = self.log.end();
+        // Entries that are carried forward may be among them: the log has those already.
+        let continues = |entry: &Large| match entry.batches.first().zip(entry.batches.last()) {
+            Some(((first, _), (last, _))) if first.base_offset == end => {
+                end = last.base_offset.plus(u64::from(last.count));
+                true
+            }
+            _ => false,
+        };
+        let entries = entries.into_iter().filter_map(|(sequence, body)| Large::of(sequence, body));
+        let entries: Vec<Large> = entries.filter(continues).collect();
+        if entries.is_empty() {
             return None;
         }
+        let batches: Vec<StoredBatch> = entries.iter().flat_map(Large::stored).collect();
         let ahead = self.log.plan_ahead(&batches);
         let mut places = ahead.places.into_iter();
         let refer = |entry: Large| {
