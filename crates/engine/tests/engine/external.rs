@@ -11,6 +11,9 @@ const EIO: i32 = 5;
 const LARGE: usize = 400_000;
 const SETTINGS: &[(&str, &str)] = &[("segment_bytes", "1MiB")];
 
+/// Something that happened to a file.
+type Damage = fn(&mut Vec<u8>);
+
 fn large(text: &str) -> String {
     text.repeat(LARGE / text.len())
 }
@@ -128,10 +131,10 @@ fn a_record_without_its_data_is_damage_and_nothing_is_cut() {
     let file = segment_files(&node).pop().unwrap();
     let whole = node.disk.memory.file(&file).unwrap();
     assert_eq!(refusal(&node.disk.copy()), None);
-    let damages: [(&str, &dyn Fn(&mut Vec<u8>)); 3] = [
-        ("a flipped bit", &|bytes| bytes[LARGE + LARGE / 2] ^= 1),
-        ("zeros", &|bytes| bytes[2 * LARGE..].fill(0)),
-        ("a short file", &|bytes| bytes.truncate(LARGE + 8192)),
+    let damages: [(&str, Damage); 3] = [
+        ("a flipped bit", |bytes| bytes[LARGE + LARGE / 2] ^= 1),
+        ("zeros", |bytes| bytes[2 * LARGE..].fill(0)),
+        ("a short file", |bytes| bytes.truncate(LARGE + 8192)),
     ];
     for (what, damage) in damages {
         let disk = node.disk.copy();
