@@ -113,6 +113,6 @@ impl Partition {
 
     /// Whether segments that take no more frames may be synced or removed: nothing written ahead relies on their sync.
     pub(super) fn may_let_go(&self) -> bool {
-        !self.log.is_under_way() || self.log.segments.closed_are_durable()
+        !self.log.is_written_ahead() || self.log.segments.closed_are_durable()
     }
 }

@@ -135,6 +135,11 @@ impl Log {
         self.under_way.is_some()
     }
 
+    /// Whether that is batches that are being written ahead of the journal.
+    pub(crate) fn is_written_ahead(&self) -> bool {
+        matches!(self.under_way, Some(UnderWay::Ahead(_)))
+    }
+
     /// Whether batches that are applied now were written ahead of the journal, so that no start will read them there.
     pub(crate) fn has_landed(&self) -> bool {
         matches!(self.under_way, Some(UnderWay::Landed))
