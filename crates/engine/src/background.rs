@@ -57,10 +57,9 @@ impl<D> Background<D> {
         self.queue.is_empty()
     }
 
-    /// Whether something is planned that writes or syncs a file in place.
-    pub(crate) fn touches_logs(&self) -> bool {
-        let touches = |op: &FileOp| matches!(op, FileOp::Write { .. } | FileOp::Sync { .. } | FileOp::Truncate { .. });
-        self.queue.iter().any(|planned| touches(&planned.op))
+    /// Whether a sync of a file that is written in place is planned.
+    pub(crate) fn syncs_logs(&self) -> bool {
+        self.queue.iter().any(|planned| matches!(planned.op, FileOp::Sync { .. }))
     }
 
     /// Why the work stands still, if it does.

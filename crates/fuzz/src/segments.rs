@@ -141,7 +141,7 @@ fn base(sealed: usize, ahead_of: u64) -> Base {
             200,
         );
         if number.checked_rem(ahead_of) == Some(0) {
-            let ahead = segments.append_ahead(&[], std::slice::from_ref(&next));
+            let ahead = segments.append_ahead(&[], &[], std::slice::from_ref(&next));
             ahead.writes.iter().for_each(|write| write.execute(&disk).unwrap());
             segments.durable();
             places.extend(ahead.places.into_iter().map(|place| (offset, place)));

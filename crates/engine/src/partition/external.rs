@@ -1,8 +1,7 @@
 //! Large batches that go straight into the segments, ahead of the journal, which then only refers to them.
 //!
 //! The entries of one journal write: those before them are applied, so the log knows where they go. What waits for a flush
-//! goes with them. Nothing else may touch the logs meanwhile: a sync of somebody else's that failed would take along what
-//! this write relies on.
+//! goes with them. Nobody else may sync the logs meanwhile: a sync that failed would take along what this write relies on.
 
 use bytes::Bytes;
 use lockgate_consensus::{entry_of, external_body};
@@ -13,6 +12,9 @@ use lockgate_wire::{LogIndex, Term};
 use super::Partition;
 use super::entry::{self, Content, External, Stamp};
 use crate::core::Core;
+
+/// So many journal writes may wait for a flush and go along with what is written ahead.
+const MAY_WAIT_WRITES: u64 = 4;
 
 /// Entries of one journal write whose data goes ahead of it.
 pub(crate) struct Ahead {
@@ -95,8 +97,8 @@ impl Partition {
         self.is_serving()
             && self.journal() == JournalKind::Synced
             && self.upkeep.leaves_logs_alone()
-            && !self.log.is_under_way()
-            && self.log.unflushed_bytes() <= core.node.journal.max_write_bytes.into()
+            && !self.log.is_written_ahead()
+            && self.log.unflushed_bytes() <= MAY_WAIT_WRITES * u64::from(core.node.journal.max_write_bytes)
             && !self.log.segments.has_failed_sync()
             && !self.log.segments.moves_start_over_what_is_not_durable()
     }

@@ -23,8 +23,11 @@ pub(crate) struct Log {
     unflushed_bytes: u64,
     /// Since when the oldest unflushed batch waits.
     unflushed_since: Option<MonoTime>,
-    /// What is on its way to the segments, up to the end of what they have planned.
-    under_way: Option<UnderWay>,
+    /// The flush under way, up to an offset.
+    flush: Option<(Offset, Vec<FileOp>)>,
+    /// What is on its way to the segments ahead of the journal, behind the flush if there is one, up to the end of what they
+    /// have planned.
+    ahead: Option<Progress>,
     last_append_time: WallMs,
 }
 
@@ -39,15 +42,12 @@ pub(crate) enum Flush {
     Late,
 }
 
-/// What is on its way to the segments; one at a time.
+/// How far batches are that the journal write under way refers to, and applied ones that waited before them.
 #[derive(Debug)]
-enum UnderWay {
-    /// Applied batches.
-    Flush,
-    /// Batches that the journal write under way refers to, behind applied ones that waited. As appends, in case that there
-    /// is no room for them.
-    Ahead(Vec<FileOp>),
-    /// Those are durable, and about to be applied.
+enum Progress {
+    /// They are being written. As appends, in case that there is no room for them.
+    Started(Vec<FileOp>),
+    /// They are durable, and about to be applied.
     Landed,
     /// There was no room for them: they are appended like all others, once they are applied.
     Refused(Vec<FileOp>),
@@ -64,7 +64,8 @@ impl Log {
             tail_bytes: 0,
             unflushed_bytes: 0,
             unflushed_since: None,
-            under_way: None,
+            flush: None,
+            ahead: None,
             last_append_time,
         }
     }
@@ -111,8 +112,9 @@ impl Log {
         self.unflushed_bytes += bytes;
         self.unflushed_since.get_or_insert(now);
         self.tail.push_back(batch);
-        if matches!(self.under_way, Some(UnderWay::Landed)) && self.end >= self.segments.end_offset() {
-            self.flush_done(now);
+        if self.has_landed() && self.end >= self.segments.end_offset() {
+            self.ahead = None;
+            self.note_written(self.segments.end_offset(), now);
         }
     }
 
@@ -132,26 +134,26 @@ impl Log {
 
     /// Whether anything is on its way to the segments.
     pub(crate) fn is_under_way(&self) -> bool {
-        self.under_way.is_some()
+        self.flush.is_some() || self.ahead.is_some()
     }
 
-    /// Whether that is batches that are being written ahead of the journal.
+    /// Whether anything is on its way ahead of the journal.
     pub(crate) fn is_written_ahead(&self) -> bool {
-        matches!(self.under_way, Some(UnderWay::Ahead(_)))
+        self.ahead.is_some()
     }
 
     /// Whether batches that are applied now were written ahead of the journal, so that no start will read them there.
     pub(crate) fn has_landed(&self) -> bool {
-        matches!(self.under_way, Some(UnderWay::Landed))
+        matches!(self.ahead, Some(Progress::Landed))
     }
 
     /// Plans to write what is not in segments yet, if there is enough of it for `how`, or it waited long enough.
     pub(crate) fn plan_flush(&mut self, now: MonoTime, how: Flush) -> Vec<FileOp> {
-        if let Some(UnderWay::Refused(appends)) = &mut self.under_way
+        if self.flush.is_none()
             && self.end >= self.segments.end_offset()
+            && let Some(Progress::Refused(appends)) = self.ahead.take_if(|ahead| matches!(ahead, Progress::Refused(_)))
         {
-            let appends = std::mem::take(appends);
-            self.under_way = Some(UnderWay::Flush);
+            self.flush = Some((self.end, appends.clone()));
             return appends;
         }
         let is_enough = match how {
@@ -164,34 +166,41 @@ impl Log {
             return Vec::new();
         }
         let batches: Vec<StoredBatch> = self.unplanned().cloned().collect();
-        self.under_way = Some(UnderWay::Flush);
-        self.segments.append(&batches)
+        let appends = self.segments.append(&batches);
+        self.flush = Some((self.end, appends.clone()));
+        appends
     }
 
     /// Plans to write batches ahead of the journal, behind all that waits. They continue the log, which is all in the
-    /// journal.
+    /// journal. What a flush is about to write is written here too: whichever is later changes nothing.
     pub(crate) fn plan_ahead(&mut self, batches: &[StoredBatch]) -> Ahead {
         let waiting: Vec<StoredBatch> = self.unplanned().cloned().collect();
-        let ahead = self.segments.append_ahead(&waiting, batches);
-        self.under_way = Some(UnderWay::Ahead(ahead.clone().into_appends()));
+        let flush = self.flush.as_ref().map_or(&[][..], |(_, appends)| appends);
+        let ahead = self.segments.append_ahead(flush, &waiting, batches);
+        self.ahead = Some(Progress::Started(ahead.clone().into_appends()));
         ahead
     }
 
     /// What was planned ahead is durable, or had no room.
     pub(crate) fn ahead_done(&mut self, has_room: bool) {
-        let Some(UnderWay::Ahead(appends)) = self.under_way.take() else { return };
-        self.under_way = Some(if has_room {
+        let Some(Progress::Started(appends)) = self.ahead.take() else { return };
+        self.ahead = Some(if has_room {
             self.segments.durable();
-            UnderWay::Landed
+            Progress::Landed
         } else {
-            UnderWay::Refused(appends)
+            Progress::Refused(appends)
         });
     }
 
     /// The planned flush is with the operating system.
     pub(crate) fn flush_done(&mut self, now: MonoTime) {
-        self.under_way = None;
-        self.segments.written(self.segments.end_offset());
+        if let Some((end, _)) = self.flush.take() {
+            self.note_written(end, now);
+        }
+    }
+
+    fn note_written(&mut self, end: Offset, now: MonoTime) {
+        self.segments.written(end);
         self.unflushed_bytes = self.behind(self.segments.written_offset()).map(|batch| batch.batch.len() as u64).sum();
         self.unflushed_since = (self.unflushed_bytes > 0).then_some(now);
     }

@@ -110,7 +110,7 @@ impl Upkeep {
 
     /// Whether nothing is planned or wanted that a write ahead of the journal could get in the way of.
     pub(super) fn leaves_logs_alone(&self) -> bool {
-        let is_busy = self.is_being_made || self.writing_down.is_some() || self.background.touches_logs();
+        let is_busy = self.is_being_made || self.writing_down.is_some() || self.background.syncs_logs();
         self.mark.is_none() && self.error().is_none() && !is_busy
     }
 }

@@ -100,7 +100,8 @@ impl JournalFiles {
     /// What the write refers to, at the end of another file. Past the page cache it shares no block with what is there, so
     /// that nobody who reads that can have a block of it in memory.
     fn put_data(&mut self, data: &DataWrite) -> DiskResult<()> {
-        if self.mode == WriteMode::Buffered || data.pieces.is_empty() {
+        let is_in_blocks = data.bytes.is_multiple_of(ALIGNMENT) && data.offset.is_multiple_of(ALIGNMENT as u64);
+        if self.mode == WriteMode::Buffered || data.pieces.is_empty() || !is_in_blocks {
             return data.execute(&*self.disk);
         }
         let place = self.disk.locate("open", &data.path)?;

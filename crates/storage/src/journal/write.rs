@@ -43,11 +43,12 @@ pub struct OpenFile {
 pub struct DataWrite {
     /// The file.
     pub path: Path,
-    /// Where in it. With bytes to be written it is a multiple of the block size, and at or beyond the file's end.
+    /// Where in it. Mostly a multiple of the block size, at or beyond the file's end; else somebody else may write the same
+    /// bytes at the same time.
     pub offset: u64,
     /// The bytes, in order. None: the file is to be made durable as it is.
     pub pieces: Vec<Bytes>,
-    /// How many bytes: a multiple of the block size.
+    /// How many bytes: a multiple of the block size if the offset is one.
     pub bytes: usize,
     /// All that the file has before them is durable already.
     pub is_whole: bool,

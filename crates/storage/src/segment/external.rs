@@ -75,14 +75,17 @@ impl Ahead {
 
 impl Segments {
     /// Plans to write `batches` ahead of the journal, behind `waiting`, which the journal has and no file yet. Confirmed by
-    /// [`Segments::written`], as an append is, and by [`Segments::durable`].
+    /// [`Segments::written`], as an append is, and by [`Segments::durable`]. Appends that are planned and not confirmed are
+    /// to be given again: they are made durable here, whether they are carried out before or after.
     ///
     /// # Panics
-    /// As [`Segments::append`]; if an append is planned and not confirmed; if there is nothing to be written ahead.
-    pub fn append_ahead(&mut self, waiting: &[StoredBatch], batches: &[StoredBatch]) -> Ahead {
-        assert!(self.unwritten.is_empty(), "what is written ahead follows what is in the files");
+    /// As [`Segments::append`]; if an append is planned and not confirmed, and not given; if there is nothing to be written
+    /// ahead.
+    pub fn append_ahead(&mut self, appends: &[FileOp], waiting: &[StoredBatch], batches: &[StoredBatch]) -> Ahead {
+        assert_eq!(self.unwritten.is_empty(), appends.is_empty(), "what is written ahead follows what is in the files");
         assert!(!batches.is_empty(), "nothing to be written ahead");
-        let mut writes = self.syncs_before(waiting.first().unwrap_or(&batches[0]));
+        let mut writes: Vec<DataWrite> = appends.iter().filter_map(again).collect();
+        writes.extend(self.syncs_before(waiting.first().unwrap_or(&batches[0])));
         let mut places = Vec::with_capacity(batches.len());
         let mut headers = BytesMut::with_capacity((waiting.len() + batches.len()) * HEADER_BYTES);
         let mut target = None;
@@ -152,6 +155,14 @@ impl Segments {
         };
         behind.map(sync).collect()
     }
+}
+
+/// An append once more, this time to be durable.
+fn again(append: &FileOp) -> Option<DataWrite> {
+    let FileOp::Write { path, offset, pieces } = append else { return None };
+    let bytes = pieces.iter().map(Bytes::len).sum();
+    let (path, pieces) = (path.clone(), pieces.clone());
+    Some(DataWrite { path, offset: *offset, pieces, bytes, is_whole: false, is_new: true })
 }
 
 /// Ends a segment's write with zeros at the end of a block.

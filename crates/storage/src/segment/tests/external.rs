@@ -25,7 +25,7 @@ impl Log<MemoryDisk> {
     fn ahead(&mut self, waiting: &[usize], sizes: &[usize]) -> Vec<(Offset, Place)> {
         let all = self.next_batches(&[waiting, sizes].concat());
         let (waiting, batches) = all.split_at(waiting.len());
-        let ahead = self.segments.append_ahead(waiting, batches);
+        let ahead = self.segments.append_ahead(&[], waiting, batches);
         for write in &ahead.writes {
             assert!(write.offset.is_multiple_of(BLOCK) || write.pieces.is_empty(), "{write:?}");
             assert_eq!(write.bytes, write.pieces.iter().map(Bytes::len).sum::<usize>());
@@ -76,7 +76,7 @@ fn everything_before_it_in_the_log_is_made_durable_with_it() {
     let small = log.segments.count();
     assert!(small > 1);
     let batches = log.next_batches(&[100]);
-    let ahead = log.segments.append_ahead(&[], &batches);
+    let ahead = log.segments.append_ahead(&[], &[], &batches);
     let synced: Vec<_> = ahead.writes.iter().map(|write| (&*write.path, write.is_new, write.is_whole)).collect();
     let bases: Vec<String> =
         log.segments.segments.iter().map(|s| format!("{DIRECTORY}/{:020}.log", s.base.0)).collect();
@@ -89,7 +89,7 @@ fn everything_before_it_in_the_log_is_made_durable_with_it() {
     log.appended.extend(batches);
     // From then on there is nothing else to sync.
     let batches = log.next_batches(&[100]);
-    let ahead = log.segments.append_ahead(&[], &batches);
+    let ahead = log.segments.append_ahead(&[], &[], &batches);
     assert_eq!(ahead.writes.len(), 1, "{:?}", ahead.writes);
 }
 
@@ -167,7 +167,7 @@ fn without_room_the_same_bytes_are_appended_later() {
     let mut log = Log::new(config(9000, 100));
     log.push(1, 10, 1);
     let batches = log.next_batches(&[50, 4000, 4000]);
-    let appends = log.segments.append_ahead(&batches[..1], &batches[1..]).into_appends();
+    let appends = log.segments.append_ahead(&[], &batches[..1], &batches[1..]).into_appends();
     assert_eq!(appends.len(), 2, "one for each segment");
     log.run(&appends);
     log.run(&appends);
@@ -177,6 +177,35 @@ fn without_room_the_same_bytes_are_appended_later() {
     log.push(1, 10, 1);
     log.reopen().unwrap();
     log.assert_whole();
+}
+
+#[test]
+fn appends_under_way_are_made_durable_too_and_may_be_carried_out_before_or_after() {
+    for is_late in [false, true] {
+        let mut log = Log::new(config(1000, 100));
+        let batches = log.next_batches(&[300, 300, 300, 50, 3000]);
+        let appends = log.segments.append(&batches[..3]);
+        assert_eq!(appends.len(), 2);
+        let ahead = log.segments.append_ahead(&appends, &batches[3..4], &batches[4..]);
+        let (first, second) = ahead.writes.split_at(2);
+        assert!(first.iter().zip(&appends).all(|(write, append)| {
+            matches!(append, FileOp::Write { path, offset, pieces } if (path, *offset, pieces) == (&write.path, write.offset, &write.pieces))
+        }));
+        assert!(!second.is_empty());
+        if !is_late {
+            log.run(&appends);
+        }
+        ahead.writes.iter().for_each(|write| write.execute(&log.disk).unwrap());
+        if is_late {
+            log.run(&appends);
+        }
+        log.segments.durable();
+        log.segments.written(log.segments.end_offset());
+        log.appended.extend(batches);
+        log.assert_whole();
+        assert_eq!(log.reopen().unwrap().cut, None);
+        log.assert_whole();
+    }
 }
 
 /// A frame may begin with zeros: what is skipped is never the beginning of one.
