@@ -175,7 +175,9 @@ impl Log {
     /// journal. What a flush is about to write is written here too: whichever is later changes nothing.
     pub(crate) fn plan_ahead(&mut self, batches: &[StoredBatch]) -> Ahead {
         let waiting: Vec<StoredBatch> = self.unplanned().cloned().collect();
-        let flush = self.flush.as_ref().map_or(&[][..], |(_, appends)| appends);
+        // One that an earlier such write has made durable may still be on its way.
+        let flush = self.flush.as_ref().filter(|(end, _)| *end > self.segments.written_offset());
+        let flush = flush.map_or(&[][..], |(_, appends)| appends);
         let ahead = self.segments.append_ahead(flush, &waiting, batches);
         self.ahead = Some(Progress::Started(ahead.clone().into_appends()));
         ahead

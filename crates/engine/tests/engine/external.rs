@@ -269,6 +269,26 @@ fn nothing_is_written_ahead_before_the_partitions_directory_says_where_its_log_b
 }
 
 #[test]
+fn a_flush_that_is_late_keeps_no_large_batch_out_of_the_segments() {
+    let (mut node, topic) = node_with_topic(SETTINGS);
+    say(&mut node, topic, "small").unwrap();
+    node.hold_background = true;
+    node.advance(1_100);
+    assert!(node.held() > 0, "the flush is under way");
+    for (n, text) in ["a", "b", "c"].into_iter().enumerate() {
+        assert_eq!(say(&mut node, topic, &large(text)), Ok(1 + n as u64));
+        assert_eq!(node.metrics(0).journal.external_records, 1 + n as u64);
+    }
+    let expected = [(0, 's', 5), (1, 'a', LARGE), (2, 'b', LARGE), (3, 'c', LARGE)];
+    let mut crashed = Node::start(node.disk.copy(), config(1));
+    assert_eq!(values(&mut crashed, topic, 0), expected);
+    node.release();
+    assert_eq!(say(&mut node, topic, &large("d")), Ok(4));
+    let mut node = node.crash();
+    assert_eq!(values(&mut node, topic, 0)[..4], expected);
+}
+
+#[test]
 fn topics_that_are_synced_now_and_then_write_nothing_ahead() {
     let (mut node, topic) = node_with_topic(&[("fsync", "interval(100ms)")]);
     for n in 0..3 {
