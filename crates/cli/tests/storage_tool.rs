@@ -8,7 +8,7 @@ use std::fs;
 use std::process::Output;
 
 use lockgate_server::RealDisk;
-use lockgate_storage::segment::{INDEX_INTERVAL_BYTES, SegmentConfig, Segments};
+use lockgate_storage::segment::{INDEX_INTERVAL_BYTES, Limit, SegmentConfig, Segments};
 use rustix::process::Signal;
 use serde_json::Value;
 use support::{Broker, Scratch, shown, wait_until};
@@ -65,7 +65,7 @@ fn seal(scratch: &Scratch) {
     let disk = RealDisk::new(scratch.file("data"));
     let (directory, index_interval_bytes) = (partition(scratch).into(), INDEX_INTERVAL_BYTES);
     let config = SegmentConfig { directory, segment_bytes: 1 << 20, index_interval_bytes };
-    let (mut segments, _) = Segments::open(&disk, config, None).unwrap();
+    let (mut segments, _) = Segments::open(&disk, config, Limit::None).unwrap();
     while let Some(ops) = segments.next_seal() {
         ops.iter().for_each(|op| drop(op.execute(&disk).unwrap()));
         segments.sealed(Ok(()));

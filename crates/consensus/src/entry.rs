@@ -29,6 +29,9 @@ pub enum EntryKind {
     Empty = 2,
     /// A change of the group's configuration.
     Configuration = 3,
+    /// Something the engine proposed whose data it has in its own files: it holds what the engine put in its place. Comes
+    /// from journals alone, and is handed out as [`EntryKind::Normal`]: the engine knows its own.
+    External = 4,
 }
 
 /// Who takes part in a group, in ascending order of ids.
@@ -70,7 +73,7 @@ impl Entry {
     pub(crate) fn into_library(self) -> eraftpb::Entry {
         let Self { index, term, kind, context, data } = self;
         let entry_type = match kind {
-            EntryKind::Normal | EntryKind::Empty => EntryType::EntryNormal,
+            EntryKind::Normal | EntryKind::Empty | EntryKind::External => EntryType::EntryNormal,
             EntryKind::Configuration => EntryType::EntryConfChangeV2,
         };
         eraftpb::Entry { entry_type, index: index.0, term: term.0, context, data, ..Default::default() }

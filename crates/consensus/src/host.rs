@@ -247,6 +247,14 @@ impl Host {
         self.groups.get_mut(&group).map_or(Ok(()), |state| state.mark_base(base, journals))
     }
 
+    /// Data of the group's entries went into the engine's files, and their records refer to it: they cannot be carried
+    /// forward as they were proposed.
+    pub fn went_external(&mut self, group: GroupId) {
+        if let Some(state) = self.groups.get_mut(&group) {
+            state.living_mut().keep_nothing();
+        }
+    }
+
     /// The lowest record of a journal that a group needs; `None` when none needs any. Not to be asked while the record of
     /// a removal is not appended yet: until it is durable, the removed group's records have to stay; nor while there are
     /// [suspects](Self::suspects), which need all.

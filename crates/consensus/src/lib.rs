@@ -24,5 +24,5 @@ pub use event::{Event, GroupStatus, Proposed, Role};
 pub use group::UNCOMMITTED_BYTES_MAX;
 pub use host::{Append, Host, Laggard};
 pub use living::Base;
-pub use record::{BUFFERED_MARK, LOG_INDEX_MAX, TERM_MAX};
+pub use record::{BUFFERED_MARK, LOG_INDEX_MAX, TERM_MAX, entry_of, external_body};
 pub use recovery::{RecoveredGroup, Recovery, SuspectGroup};

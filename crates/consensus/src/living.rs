@@ -141,9 +141,15 @@ impl Living {
         self.kept_bytes += weight(&written.entry);
         self.kept.push_back((journal, written));
         if self.kept_bytes > CARRY_BYTES_MAX {
-            self.kept.clear();
-            self.kept_bytes = 0;
+            self.keep_nothing();
         }
+    }
+
+    /// What is kept is not what was written: the data of entries went into the engine's files. Nothing is carried until
+    /// the base has passed them.
+    pub(crate) fn keep_nothing(&mut self) {
+        self.kept.clear();
+        self.kept_bytes = 0;
     }
 
     /// The engine's files have everything up to here.
@@ -227,7 +233,7 @@ impl Living {
         for (_, Written { written_in, entry }) in self.kept.iter().filter(|(kind, _)| *kind == journal) {
             let index = entry.index;
             let body = record::encode_entry(&mut heads, entry.clone(), *written_in);
-            let sequence = journals.append(journal, draft(RecordKind::Entry, body))?;
+            let sequence = journals.append(journal, draft(record::record_kind(entry), body))?;
             runs.append(index, sequence, journals.file(journal));
             carried += 1;
         }

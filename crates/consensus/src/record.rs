@@ -5,6 +5,7 @@
 //! ```text
 //! bootstrap      configuration, then the engine's tag to the end
 //! entry          index u64, term u64, written in u64, kind u8, context length u32, context, data to the end
+//! external entry the same: what the engine put in the place of context and data
 //! hard state     term u64, vote u64, commit u64
 //! configuration  index u64, configuration
 //! truncate       from u64, term u64
@@ -15,6 +16,7 @@
 //! ```
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use lockgate_storage::journal::RecordKind;
 use lockgate_wire::{LogIndex, Offset, ReplicaId, Term};
 
 use crate::{Base, Configuration, Entry, EntryKind};
@@ -56,6 +58,17 @@ pub(crate) struct Written {
     pub(crate) entry: Entry,
 }
 
+impl Written {
+    /// Whether the two are one entry. It may have been carried forward as it was proposed just before its data went into
+    /// the engine's files.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let place = |written: &Self| (written.entry.index, written.entry.term, written.written_in);
+        let is_external = |written: &Self| written.entry.kind == EntryKind::External;
+        let may_differ = is_external(self) != is_external(other);
+        self == other || (may_differ && place(self) == place(other))
+    }
+}
+
 /// Everything from an index on that was written before a term is void.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Truncation {
@@ -75,6 +88,52 @@ pub(crate) fn decode_bootstrap(mut body: Bytes) -> Result<(Configuration, Bytes)
     Ok((configuration, body))
 }
 
+/// The kind of record that an entry has.
+pub(crate) fn record_kind(entry: &Entry) -> RecordKind {
+    if entry.kind == EntryKind::External { RecordKind::ExternalEntry } else { RecordKind::Entry }
+}
+
+/// An entry in the pieces of [`encode_entry`], before it was written.
+pub fn entry_of(body: &[Bytes]) -> Option<Entry> {
+    written_of(body).map(|written| written.entry)
+}
+
+/// The body of the record that has these in the place of the entry's context and data, which are in the engine's files.
+pub fn external_body(body: &[Bytes], context: Bytes, data: Bytes) -> Option<Vec<Bytes>> {
+    let Written { written_in, entry } = written_of(body)?;
+    let mut head = BytesMut::with_capacity(ENTRY_HEAD_BYTES);
+    Some(encode_entry(&mut head, Entry { kind: EntryKind::External, context, data, ..entry }, written_in))
+}
+
+fn written_of(body: &[Bytes]) -> Option<Written> {
+    let [head, context, data] = body else { return None };
+    if head.len() != ENTRY_HEAD_BYTES {
+        return None;
+    }
+    let (index, term, written_in) = (get(head, 0), get(head, 8), get(head, 16));
+    let kind = kind(head[24]).ok()?;
+    let (context, data) = (context.clone(), data.clone());
+    Some(Written {
+        written_in: Term(written_in),
+        entry: Entry { index: LogIndex(index), term: Term(term), kind, context, data },
+    })
+}
+
+fn get(mut head: &[u8], at: usize) -> u64 {
+    head.advance(at);
+    head.get_u64_le()
+}
+
+fn kind(number: u8) -> Result<EntryKind, Malformed> {
+    match number {
+        1 => Ok(EntryKind::Normal),
+        2 => Ok(EntryKind::Empty),
+        3 => Ok(EntryKind::Configuration),
+        4 => Ok(EntryKind::External),
+        _ => Err("its entry kind is unknown"),
+    }
+}
+
 /// An entry's body: a head that goes through `heads` (one allocation for many), context and data by reference.
 pub(crate) fn encode_entry(heads: &mut BytesMut, entry: Entry, written_in: Term) -> Vec<Bytes> {
     heads.put_u64_le(entry.index.0);
@@ -85,6 +144,12 @@ pub(crate) fn encode_entry(heads: &mut BytesMut, entry: Entry, written_in: Term)
     vec![heads.split().freeze(), entry.context, entry.data]
 }
 
+/// As [`decode_entry`], of a record of this kind.
+pub(crate) fn decode_entry_of(record: RecordKind, body: Bytes) -> Result<Written, Malformed> {
+    let written = decode_entry(body)?;
+    if record_kind(&written.entry) == record { Ok(written) } else { Err("its entry is not of the record's kind") }
+}
+
 pub(crate) fn decode_entry(mut body: Bytes) -> Result<Written, Malformed> {
     if body.len() < ENTRY_HEAD_BYTES {
         return Err("it is shorter than an entry's head");
@@ -92,12 +157,7 @@ pub(crate) fn decode_entry(mut body: Bytes) -> Result<Written, Malformed> {
     let index = index(body.get_u64_le())?;
     let term = term(body.get_u64_le())?;
     let written_in = self::term(body.get_u64_le())?;
-    let kind = match body.get_u8() {
-        1 => EntryKind::Normal,
-        2 => EntryKind::Empty,
-        3 => EntryKind::Configuration,
-        _ => return Err("its entry kind is unknown"),
-    };
+    let kind = kind(body.get_u8())?;
     let context_bytes = body.get_u32_le() as usize;
     if written_in < term {
         return Err("it was written before its own term");
@@ -107,7 +167,8 @@ pub(crate) fn decode_entry(mut body: Bytes) -> Result<Written, Malformed> {
     }
     let context = body.split_to(context_bytes);
     let carries = !(context.is_empty() && body.is_empty());
-    if (kind == EntryKind::Empty && carries) || (kind == EntryKind::Normal && !carries) {
+    let must_carry = matches!(kind, EntryKind::Normal | EntryKind::External);
+    if (kind == EntryKind::Empty && carries) || (must_carry && !carries) {
         return Err("its kind does not fit what it carries");
     }
     Ok(Written { written_in, entry: Entry { index, term, kind, context, data: body } })

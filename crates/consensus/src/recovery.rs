@@ -63,7 +63,7 @@ impl RecoveredGroup {
         // What was voided is not among them, so that all may count as written now.
         let entries = entries
             .into_iter()
-            .map(move |entry| draft(RecordKind::Entry, record::encode_entry(&mut entry_heads, entry, term)));
+            .map(move |entry| draft(record::record_kind(&entry), record::encode_entry(&mut entry_heads, entry, term)));
         heads.chain(entries)
     }
 
@@ -160,8 +160,8 @@ impl Recovery {
                 state.bootstrap = Some(record::decode_bootstrap(body).map_err(bad)?);
                 state.living.bootstrap = sequence;
             }
-            RecordKind::Entry => {
-                let written = record::decode_entry(body).map_err(bad)?;
+            RecordKind::Entry | RecordKind::ExternalEntry => {
+                let written = record::decode_entry_of(kind, body).map_err(bad)?;
                 state.living.read(journal, written.entry.index, sequence);
                 state.entry(group, journal, written)?;
             }
@@ -187,7 +187,7 @@ impl Recovery {
             RecordKind::Removed => state.removed = true,
             // The journal has taken it: what may be lost before it was given up.
             RecordKind::Accepted => {}
-            RecordKind::SnapshotMark | RecordKind::ExternalEntry => {
+            RecordKind::SnapshotMark => {
                 return Err(ConsensusError::UnknownRecord { group, journal, sequence, kind });
             }
         }
@@ -255,7 +255,7 @@ impl Replica {
         match self.entries.entry(index) {
             Slot::Vacant(slot) => drop(slot.insert((journal, new))),
             // The same entry again: carried forward within its journal.
-            Slot::Occupied(slot) if slot.get().1 == new => {}
+            Slot::Occupied(slot) if slot.get().1.is_same(&new) => {}
             Slot::Occupied(_) => {
                 return Err(ConsensusError::Conflict { group, index, written_in: new.written_in });
             }

@@ -57,6 +57,11 @@ impl<D> Background<D> {
         self.queue.is_empty()
     }
 
+    /// Whether a sync of a file that is written in place is planned.
+    pub(crate) fn syncs_logs(&self) -> bool {
+        self.queue.iter().any(|planned| matches!(planned.op, FileOp::Sync { .. }))
+    }
+
     /// Why the work stands still, if it does.
     pub(crate) fn error(&self) -> Option<&DiskError> {
         self.error.as_ref()

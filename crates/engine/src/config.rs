@@ -39,11 +39,13 @@ pub struct JournalSettings {
     pub max_write_bytes: u32,
     /// Most bytes of each journal. At the bound publishes are refused until older files can go.
     pub max_bytes: u64,
+    /// From so many bytes on, what a write brings for one partition with `fsync = always` goes straight into its segments.
+    pub external_min_bytes: u64,
 }
 
 impl Default for JournalSettings {
     fn default() -> Self {
-        Self { file_bytes: 64 << 20, max_write_bytes: 4 << 20, max_bytes: 1 << 30 }
+        Self { file_bytes: 64 << 20, max_write_bytes: 4 << 20, max_bytes: 1 << 30, external_min_bytes: 256 << 10 }
     }
 }
 
@@ -83,6 +85,9 @@ impl NodeConfig {
         config.file_bytes = self.journal.file_bytes;
         config.max_write_bytes = self.journal.max_write_bytes;
         config.max_bytes = self.journal.max_bytes;
+        if kind == JournalKind::Synced {
+            config.external_min_bytes = self.journal.external_min_bytes;
+        }
         config
     }
 }

@@ -104,7 +104,8 @@ pub const FLUSH_AFTER_MS: u64 = 1_000;
 pub const TOLD_READ_FAILURES: usize = 64;
 /// Bytes read at once from a segment for a reader.
 pub const READ_AHEAD_BYTES: usize = 1 << 20;
-/// A rolled segment is synced and sealed after this long, when the kernel has written most of it back by itself.
+/// A rolled segment is synced and sealed after this long, when the kernel has written most of it back by itself. One that is
+/// durable already need not wait.
 pub const SEAL_AFTER_MS: u64 = 30_000;
 /// How often retention is applied.
 pub const RETENTION_EVERY_MS: u64 = 1_000;

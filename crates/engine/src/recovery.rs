@@ -9,19 +9,22 @@ use std::fmt;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use lockgate_catalog::Catalog;
 use lockgate_catalog::settings::SEGMENT_BYTES_DEFAULT;
-use lockgate_consensus::{BUFFERED_MARK, ConsensusError, RecoveredGroup, Recovery, SuspectGroup};
+use lockgate_consensus::{BUFFERED_MARK, ConsensusError, EntryKind, RecoveredGroup, Recovery, SuspectGroup};
 use lockgate_storage::checkpoint;
 use lockgate_storage::disk::{Disk, DiskError, FileOp};
 use lockgate_storage::journal::{
     self, Damage, Doubts, JournalKind, Lost, Position, RecordKind, Recovered, RecoveredRecord,
 };
-use lockgate_storage::segment::{self, INDEX_INTERVAL_BYTES, OpenReport, SegmentConfig, SegmentError, Segments};
+use lockgate_storage::segment::{
+    self, INDEX_INTERVAL_BYTES, Limit, OpenReport, SegmentConfig, SegmentError, Segments, Survey,
+};
 use lockgate_wire::{Generation, GroupId, LogIndex, PartitionId, ReplicaId, ShardId, Term, TopicId};
 
 use crate::config::{
     METADATA_DIRECTORY, NodeConfig, PARTITIONS_DIRECTORY, partition_directory, partition_of_directory,
 };
 use crate::controller::{METADATA_GROUP, METADATA_SHARD, catalog_of};
+use crate::partition::entry::{self, Content};
 use crate::partition::state::State;
 use crate::route::shard_of;
 
@@ -230,7 +233,7 @@ impl Tag {
 /// Both journals of a shard as they were read.
 pub(crate) struct ReadJournals {
     groups: Recovery,
-    opened: BTreeMap<GroupId, (Segments, OpenReport)>,
+    surveyed: BTreeMap<GroupId, Survey>,
     /// Groups whose entries may have gone to the buffered journal.
     marked: BTreeSet<GroupId>,
     pub(crate) synced: Recovered,
@@ -240,12 +243,12 @@ pub(crate) struct ReadJournals {
 
 /// Reads what `disk` has of a shard's journals, and makes their ends durable.
 pub(crate) fn read_journals(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<ReadJournals, RecoveryError> {
-    let mut journals = Journals { disk, groups: Recovery::new(), marked: BTreeSet::new(), opened: BTreeMap::new() };
+    let mut journals = Journals { disk, groups: Recovery::new(), marked: BTreeSet::new(), surveyed: BTreeMap::new() };
     let mut report = RecoveryReport { ended_cleanly: true, ..RecoveryReport::default() };
     let synced = journals.recover(node, shard, JournalKind::Synced, &mut report)?;
     let buffered = journals.recover(node, shard, JournalKind::Buffered, &mut report)?;
-    let Journals { groups, opened, marked, .. } = journals;
-    Ok(ReadJournals { groups, opened, marked, synced, buffered, report })
+    let Journals { groups, surveyed, marked, .. } = journals;
+    Ok(ReadJournals { groups, surveyed, marked, synced, buffered, report })
 }
 
 impl ReadJournals {
@@ -288,7 +291,7 @@ pub fn recover(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<Rec
             RecoveredSuspect { group, replica, partition, why: RecoveryError::Suspect(group, read.damage()) }
         })
         .collect();
-    let ReadJournals { groups, mut opened, marked, synced, buffered, mut report } = read;
+    let ReadJournals { groups, mut surveyed, marked, synced, buffered, mut report } = read;
     let mut metadata = None;
     let mut partitions = Vec::new();
     for group in groups.finish()? {
@@ -300,8 +303,8 @@ pub fn recover(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<Rec
             RecoveryError::Malformed(format!("group {}: its bootstrap record names no partition", group.group))
         })?;
         let is_marked = marked.contains(&group.group);
-        let opened = opened.remove(&group.group).filter(|_| !is_marked);
-        let files = recover_files(disk, tag.partition, &group, is_marked, opened, &mut report);
+        let surveyed = surveyed.remove(&group.group).filter(|_| !is_marked);
+        let files = recover_files(disk, tag.partition, &group, is_marked, surveyed, &mut report);
         partitions.push(RecoveredPartition { tag, group, files, is_marked });
     }
     let owned: BTreeSet<PartitionId> = partitions
@@ -350,8 +353,8 @@ struct Journals<'a> {
     groups: Recovery,
     /// Groups whose entries may have gone to the buffered journal.
     marked: BTreeSet<GroupId>,
-    /// Segments that were opened on the way, to know what need not be kept in memory.
-    opened: BTreeMap<GroupId, (Segments, OpenReport)>,
+    /// Segments that were looked at on the way, to know what need not be kept in memory.
+    surveyed: BTreeMap<GroupId, Survey>,
 }
 
 impl Journals<'_> {
@@ -412,9 +415,9 @@ impl Journals<'_> {
         } else if self.marked.contains(&group) {
             segment::sealed_end(self.disk, &directory).map_or(LogIndex(0), |end| end.index)
         } else {
-            let opened = Segments::open(self.disk, segment_config(id, SEGMENT_BYTES_DEFAULT), None).ok();
-            let end = opened.as_ref().and_then(|(segments, _)| segments.end_index()).unwrap_or_default();
-            self.opened.extend(opened.map(|opened| (group, opened)));
+            let surveyed = Segments::survey(self.disk, segment_config(id, SEGMENT_BYTES_DEFAULT), Limit::None).ok();
+            let end = surveyed.as_ref().map_or(LogIndex(0), Survey::end_index);
+            self.surveyed.extend(surveyed.map(|surveyed| (group, surveyed)));
             end
         };
         Ok(LogIndex(in_segments.min(checkpoint).0.saturating_sub(2)))
@@ -461,16 +464,12 @@ fn recover_files(
     id: PartitionId,
     group: &RecoveredGroup,
     is_marked: bool,
-    opened: Option<(Segments, OpenReport)>,
+    surveyed: Option<Survey>,
     report: &mut RecoveryReport,
 ) -> Result<RecoveredFiles, RecoveryError> {
     let directory = partition_directory(id);
     let last = group.last_index();
-    let (segments, opened) = match opened {
-        Some(opened) => opened,
-        None => Segments::open(disk, segment_config(id, SEGMENT_BYTES_DEFAULT), is_marked.then_some(last))
-            .map_err(|error| RecoveryError::Segments(id, error))?,
-    };
+    let (segments, opened) = open_segments(disk, id, group, is_marked, surveyed)?;
     report.findings.extend(opened.findings().into_iter().map(|what| format!("partition {id}: {what}")));
     let loaded = load(disk, &directory, report)?;
     let state = match &loaded.checkpoint {
@@ -491,6 +490,37 @@ fn recover_files(
     }
     let applied = (index, group.term_of(index));
     Ok(RecoveredFiles { segments, state, checkpoints: loaded.indices, make: opened.make, applied })
+}
+
+/// Opens a partition's segments, which have to have all that the journal refers to: looked for before anything is cut.
+fn open_segments(
+    disk: &dyn Disk,
+    id: PartitionId,
+    group: &RecoveredGroup,
+    is_marked: bool,
+    surveyed: Option<Survey>,
+) -> Result<(Segments, OpenReport), RecoveryError> {
+    let damaged = |error| RecoveryError::Segments(id, error);
+    let last = group.last_index();
+    // Entries that nobody lived to refer to are found only now, when the journal was read to its end.
+    let survey = match surveyed.filter(|survey| survey.end_index() <= last) {
+        Some(survey) => survey,
+        None => {
+            let limit = if is_marked { Limit::UpTo(last) } else { Limit::AheadUpTo(last) };
+            Segments::survey(disk, segment_config(id, SEGMENT_BYTES_DEFAULT), limit).map_err(damaged)?
+        }
+    };
+    for entry in group.entries.iter().filter(|entry| entry.kind == EntryKind::External) {
+        let malformed = |why| RecoveryError::Malformed(format!("partition {id}, entry {}: {why}", entry.index));
+        let Content::External(batches) = entry::decode(entry.context.clone(), entry.data.clone()).map_err(malformed)?
+        else {
+            return Err(malformed("its record says that its data is elsewhere, and it does not say where"));
+        };
+        for batch in batches {
+            survey.check(batch.stamp.base_offset, &batch.place).map_err(damaged)?;
+        }
+    }
+    survey.settle(disk).map_err(damaged)
 }
 
 /// Where a partition's segments are.

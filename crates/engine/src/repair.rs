@@ -11,7 +11,7 @@ use lockgate_consensus::{Base, RecoveredGroup, SuspectGroup};
 use lockgate_storage::checkpoint;
 use lockgate_storage::disk::{Disk, DiskError};
 use lockgate_storage::journal::{AppendRefused, Draft, JournalKind, RecordKind, Sequence};
-use lockgate_storage::segment::Segments;
+use lockgate_storage::segment::{Limit, Segments};
 use lockgate_wire::{GroupId, LogIndex, Offset, PartitionId, ShardId};
 
 use crate::config::{METADATA_DIRECTORY, NodeConfig, partition_directory};
@@ -151,7 +151,7 @@ pub fn repair(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<Vec<
 /// What is left of a replica: up to where its files have everything, and the last entry that follows without a hole.
 fn plan(disk: &dyn Disk, of: Subject, left: &RecoveredGroup) -> Result<Result<(Base, Kept), String>, RecoveryError> {
     let (checkpoint, segments_end) = match of {
-        Subject::Partition(id) => match segments_end_of(disk, id, None) {
+        Subject::Partition(id) => match segments_end_of(disk, id, Limit::None) {
             Ok(end) => (newest(disk, &partition_directory(id))?, Some(end)),
             Err(why) => return Ok(Err(why)),
         },
@@ -190,7 +190,7 @@ fn plan(disk: &dyn Disk, of: Subject, left: &RecoveredGroup) -> Result<Result<(B
     if let Subject::Partition(id) = of
         && segments_end.is_some_and(|end| end > up_to)
     {
-        match segments_end_of(disk, id, Some(up_to)) {
+        match segments_end_of(disk, id, Limit::UpTo(up_to)) {
             Ok(end) if end <= up_to => {}
             Ok(end) => {
                 return Ok(Err(format!("its segments go up to entry {end}, and what follows entry {up_to} is lost")));
@@ -201,9 +201,9 @@ fn plan(disk: &dyn Disk, of: Subject, left: &RecoveredGroup) -> Result<Result<(B
     Ok(Ok((base, Kept { up_to, given_up })))
 }
 
-/// The last entry of a partition's segments, once they are cut behind an entry.
-fn segments_end_of(disk: &dyn Disk, id: PartitionId, cut_behind: Option<LogIndex>) -> Result<LogIndex, String> {
-    let opened = Segments::open(disk, segment_config(id, SEGMENT_BYTES_DEFAULT), cut_behind);
+/// The last entry of a partition's segments, once they are cut.
+fn segments_end_of(disk: &dyn Disk, id: PartitionId, cut: Limit) -> Result<LogIndex, String> {
+    let opened = Segments::open(disk, segment_config(id, SEGMENT_BYTES_DEFAULT), cut);
     let (segments, _) = opened.map_err(|error| format!("its segments cannot be opened: {error}"))?;
     Ok(segments.end_index().unwrap_or_default())
 }

@@ -1,7 +1,7 @@
 //! The small files beside a log, behind their checksums: seals and starts that say anything. They only save reading; what is
 //! read by them is what was written, or an error.
 
-use lockgate_storage::segment::Segments;
+use lockgate_storage::segment::{Limit, Segments};
 use lockgate_wire::Offset;
 
 use crate::segments::{DIRECTORY, bases, config, inspect_all, reads_from};
@@ -17,7 +17,7 @@ pub(crate) fn run(bytes: &[u8]) {
     let path = format!("{DIRECTORY}/{}", NAMES[usize::from(*which) % NAMES.len()]);
     disk.set_file(&path, [&crc32c::crc32c(content).to_le_bytes(), content].concat());
     inspect_all(&disk, &path);
-    let Ok((segments, _)) = Segments::open(&disk, config(), None) else { return };
+    let Ok((segments, _)) = Segments::open(&disk, config(), Limit::None) else { return };
     for batch in &base.batches {
         reads_from(batch.base_offset, &disk, &segments, &base.batches);
     }

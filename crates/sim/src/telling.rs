@@ -97,9 +97,12 @@ impl<T> Display for Done<'_, T> {
 
 impl Display for Write<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let JournalWrite { kind, path, open, offset, bytes, sync, last, .. } = self.0;
+        let JournalWrite { kind, data, path, open, offset, bytes, sync, last, .. } = self.0;
         let opens = open.as_ref().map(|open| format!("opens {} as ", open.free)).unwrap_or_default();
         let synced = if *sync { "synced" } else { "not synced" };
+        for data in data {
+            write!(f, "{} at {}, {} bytes, then ", data.path, data.offset, data.bytes)?;
+        }
         write!(f, "{kind:?}: {opens}{path} at {offset}, {bytes} bytes up to record {}, {synced}", last.0)
     }
 }

@@ -11,6 +11,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+/// What is written past the page cache begins and ends at a multiple of this.
+pub const BLOCK_BYTES: usize = 4096;
+
 /// A path relative to the data directory.
 pub type Path = Arc<str>;
 

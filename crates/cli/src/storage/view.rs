@@ -278,8 +278,14 @@ pub(super) fn item_json(item: &Item) -> Value {
 pub(super) fn frame_text(frame: &FrameFacts) -> String {
     let last = frame.base_offset.0 + u64::from(frame.count) - 1;
     format!(
-        "{:>12}  {:>9} bytes  offsets {}-{last}  entry {} of term {}  appended {}",
-        frame.position, frame.bytes, frame.base_offset, frame.index, frame.term, frame.append_time.0
+        "{:>12}  {:>9} bytes  offsets {}-{last}  entry {} of term {}  appended {}{}",
+        frame.position,
+        frame.bytes,
+        frame.base_offset,
+        frame.index,
+        frame.term,
+        frame.append_time.0,
+        if frame.is_ahead { "  ahead of the journal" } else { "" }
     )
 }
 
@@ -287,7 +293,7 @@ pub(super) fn frame_json(frame: &FrameFacts) -> Value {
     json!({
         "position": frame.position, "bytes": frame.bytes, "base_offset": frame.base_offset.0, "count": frame.count,
         "index": frame.index.0, "term": frame.term.0, "append_time": frame.append_time.0,
-        "max_timestamp": frame.max_timestamp,
+        "max_timestamp": frame.max_timestamp, "is_ahead": frame.is_ahead,
     })
 }
 

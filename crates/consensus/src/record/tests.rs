@@ -50,6 +50,7 @@ proptest! {
         let written_in = Term((term.0 + later).min(TERM_MAX.0));
         for (kind, context, data) in [
             (EntryKind::Normal, context.clone(), data.clone()),
+            (EntryKind::External, context.clone(), data.clone()),
             (EntryKind::Normal, context, Bytes::new()),
             (EntryKind::Configuration, Bytes::new(), data),
             (EntryKind::Empty, Bytes::new(), Bytes::new()),
@@ -135,7 +136,9 @@ fn every_bound_of_a_body_is_checked() {
     assert_eq!(entry(2, 0, 1, 1, 0, b"x"), Err("its term is out of bounds"));
     assert_eq!(entry(2, 1, TERM_MAX.0 + 1, 1, 0, b"x"), Err("its term is out of bounds"));
     assert_eq!(entry(2, 2, 1, 1, 0, b"x"), Err("it was written before its own term"));
-    assert_eq!(entry(2, 1, 1, 4, 0, b"x"), Err("its entry kind is unknown"));
+    assert!(entry(2, 1, 1, 4, 0, b"x").is_ok());
+    assert_eq!(entry(2, 1, 1, 4, 0, b""), Err("its kind does not fit what it carries"));
+    assert_eq!(entry(2, 1, 1, 5, 0, b"x"), Err("its entry kind is unknown"));
     assert!(entry(2, 1, 1, 1, 1, b"x").is_ok());
     assert_eq!(entry(2, 1, 1, 1, 2, b"x"), Err("its context is longer than the body"));
     assert_eq!(entry(2, 1, 1, 2, 0, b"x"), Err("its kind does not fit what it carries"));
@@ -155,4 +158,19 @@ fn every_bound_of_a_body_is_checked() {
     assert_eq!(configuration(&[(2, &[7, 7])]), Err("its replica ids are not ascending from 1 on"));
     assert_eq!(configuration(&[(1, &[0])]), Err("its replica ids are not ascending from 1 on"));
     assert_eq!(configuration(&[(65, &[0; 65])]), Err("its configuration has too many replicas"));
+}
+
+#[test]
+fn the_record_of_an_external_entry_has_what_the_engine_put_in_its_place() {
+    let (context, data) = (Bytes::from_static(b"stamps"), Bytes::from_static(b"a large batch"));
+    let entry = Entry { index: LogIndex(7), term: Term(2), kind: EntryKind::Normal, context, data };
+    let body = encode_entry(&mut BytesMut::new(), entry.clone(), Term(3));
+    assert_eq!(entry_of(&body), Some(entry.clone()));
+    let (context, data) = (Bytes::from_static(b"there"), Bytes::from_static(b"at byte 9"));
+    let external = external_body(&body, context.clone(), data.clone()).map(joined).unwrap();
+    let expected = Written { written_in: Term(3), entry: Entry { kind: EntryKind::External, context, data, ..entry } };
+    assert_eq!(decode_entry_of(RecordKind::ExternalEntry, external.clone()), Ok(expected));
+    assert!(decode_entry_of(RecordKind::Entry, external).is_err(), "the record says what it has");
+    assert!(decode_entry_of(RecordKind::ExternalEntry, joined(body)).is_err());
+    assert_eq!(entry_of(&[Bytes::from_static(b"something else")]), None);
 }

@@ -257,15 +257,34 @@ fn a_newer_configuration_replaces_the_bootstraps() {
 }
 
 #[test]
+fn an_entry_that_was_carried_forward_before_its_data_went_elsewhere_is_one_entry() {
+    let external = |index, term, data| {
+        let entry = Entry { kind: EntryKind::External, ..entry(index, term, data) };
+        (RecordKind::ExternalEntry, record::encode_entry(&mut BytesMut::new(), entry, Term(term)))
+    };
+    for (first, second) in [(own(2, 2, "data"), external(2, 2, "place")), (external(2, 2, "place"), own(2, 2, "data"))]
+    {
+        let groups =
+            fold(vec![(Synced, bootstrap()), (Synced, first), (Synced, second), (Synced, own(3, 2, "b"))]).unwrap();
+        assert_eq!(groups[0].entries.len(), 2);
+    }
+    let places = vec![(Synced, bootstrap()), (Synced, external(2, 2, "here")), (Synced, external(2, 2, "there"))];
+    assert!(matches!(fold(places), Err(ConsensusError::Conflict { .. })), "two places are two entries");
+    let groups =
+        fold(vec![(Synced, bootstrap()), (Synced, own(2, 2, "a")), (Synced, external(3, 2, "place"))]).unwrap();
+    let kinds: Vec<RecordKind> = groups[0].clone().into_drafts().map(|draft| draft.kind).collect();
+    assert_eq!(kinds[2..], [RecordKind::Entry, RecordKind::ExternalEntry], "a move keeps what it is");
+}
+
+#[test]
 fn bad_and_unknown_records_are_refused_with_their_place() {
     let error = fold(vec![(Buffered, (RecordKind::Entry, vec![Bytes::from_static(b"short")]))]);
     let what = "it is shorter than an entry's head";
     let (group, journal, sequence) = (GROUP, Buffered, Sequence(1));
     assert_eq!(error, Err(ConsensusError::BadRecord { group, journal, sequence, kind: RecordKind::Entry, what }));
-    for kind in [RecordKind::ExternalEntry, RecordKind::SnapshotMark] {
-        let error = fold(vec![(Buffered, (kind, vec![]))]);
-        assert_eq!(error, Err(ConsensusError::UnknownRecord { group, journal, sequence, kind }));
-    }
+    let kind = RecordKind::SnapshotMark;
+    let error = fold(vec![(Buffered, (kind, vec![]))]);
+    assert_eq!(error, Err(ConsensusError::UnknownRecord { group, journal, sequence, kind }));
     let kind = RecordKind::CheckpointMark;
     let (error, what) = (fold(vec![(Synced, (kind, vec![]))]), "it is not 24 bytes long");
     assert_eq!(error, Err(ConsensusError::BadRecord { group, journal: Synced, sequence, kind, what }));

@@ -2,12 +2,20 @@
 //!
 //! The batches are the entry's data, by reference; the stamps are its context. Stamp: base offset u64, append time i64,
 //! record count u32, bytes u32, little endian.
+//!
+//! Batches that went straight into the segments leave in the journal, for each, where it is and its header: what a replay
+//! needs of a batch that the log has.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use lockgate_storage::segment::Place;
+use lockgate_wire::batch::HEADER_BYTES;
 use lockgate_wire::{Offset, WallMs};
 
 const BATCHES: u8 = 1;
 const COMMAND: u8 = 2;
+const EXTERNAL: u8 = 3;
+/// What an external batch leaves in its entry.
+const EXTERNAL_BYTES: usize = Place::ENCODED_BYTES + HEADER_BYTES;
 /// What a batch costs in its entry beside its own bytes.
 pub(crate) const STAMP_BYTES: usize = 24;
 
@@ -61,12 +69,37 @@ pub(crate) struct DeleteCursor {
 pub(crate) enum Content {
     Batches(Vec<(Stamp, Bytes)>),
     Command(Change),
+    External(Vec<External>),
+}
+
+/// A batch whose data is in the segments.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct External {
+    pub(crate) stamp: Stamp,
+    pub(crate) place: Place,
+    /// The batch's own header.
+    pub(crate) header: Bytes,
+}
+
+/// Context and data for batches that are in the segments.
+pub(crate) fn external(batches: &[External]) -> (Bytes, Bytes) {
+    let stamps: Vec<Stamp> = batches.iter().map(|batch| batch.stamp).collect();
+    let mut data = BytesMut::with_capacity(batches.len() * EXTERNAL_BYTES);
+    for batch in batches {
+        batch.place.encode(&mut data);
+        data.put_slice(&batch.header[..HEADER_BYTES]);
+    }
+    (context(EXTERNAL, &stamps), data.freeze())
 }
 
 /// The context for batches with these stamps.
 pub(crate) fn batches_context(stamps: &[Stamp]) -> Bytes {
+    context(BATCHES, stamps)
+}
+
+fn context(kind: u8, stamps: &[Stamp]) -> Bytes {
     let mut context = BytesMut::with_capacity(1 + stamps.len() * STAMP_BYTES);
-    context.put_u8(BATCHES);
+    context.put_u8(kind);
     for stamp in stamps {
         context.put_u64_le(stamp.base_offset.0);
         context.put_i64_le(stamp.append_time.0);
@@ -89,17 +122,8 @@ pub(crate) fn decode(mut context: Bytes, mut data: Bytes) -> Result<Content, &'s
     }
     match context.get_u8() {
         BATCHES => {
-            if !context.len().is_multiple_of(STAMP_BYTES) {
-                return Err("stamps of a wrong size");
-            }
             let mut batches = Vec::with_capacity(context.len() / STAMP_BYTES);
-            while context.has_remaining() {
-                let stamp = Stamp {
-                    base_offset: Offset(context.get_u64_le()),
-                    append_time: WallMs(context.get_i64_le()),
-                    count: context.get_u32_le(),
-                    bytes: context.get_u32_le(),
-                };
+            for stamp in stamps(context)? {
                 if stamp.bytes as usize > data.len() {
                     return Err("a stamp beyond the data");
                 }
@@ -107,12 +131,41 @@ pub(crate) fn decode(mut context: Bytes, mut data: Bytes) -> Result<Content, &'s
             }
             if data.is_empty() { Ok(Content::Batches(batches)) } else { Err("data without a stamp") }
         }
+        EXTERNAL => {
+            let stamps = stamps(context)?;
+            if stamps.len() * EXTERNAL_BYTES != data.len() {
+                return Err("places of a wrong size");
+            }
+            let batches = stamps.into_iter().map(|stamp| {
+                let mut item = data.split_to(EXTERNAL_BYTES);
+                let header = item.split_off(Place::ENCODED_BYTES);
+                let place = Place::decode(item.first_chunk().expect("it was split there"));
+                External { stamp, place, header }
+            });
+            Ok(Content::External(batches.collect()))
+        }
         COMMAND => match prost::Message::decode(data) {
             Ok(Command { change: Some(change) }) => Ok(Content::Command(change)),
             _ => Err("a command that cannot be read"),
         },
         _ => Err("an entry of an unknown kind"),
     }
+}
+
+fn stamps(mut context: Bytes) -> Result<Vec<Stamp>, &'static str> {
+    if !context.len().is_multiple_of(STAMP_BYTES) {
+        return Err("stamps of a wrong size");
+    }
+    let mut stamps = Vec::with_capacity(context.len() / STAMP_BYTES);
+    while context.has_remaining() {
+        stamps.push(Stamp {
+            base_offset: Offset(context.get_u64_le()),
+            append_time: WallMs(context.get_i64_le()),
+            count: context.get_u32_le(),
+            bytes: context.get_u32_le(),
+        });
+    }
+    Ok(stamps)
 }
 
 #[cfg(test)]

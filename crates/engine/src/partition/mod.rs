@@ -6,7 +6,8 @@
 
 mod clock;
 mod cursors;
-mod entry;
+pub(crate) mod entry;
+mod external;
 pub(crate) mod log;
 mod pipeline;
 mod producers;
@@ -31,7 +32,7 @@ use lockgate_wire::{Error, ErrorKind, GroupId, LogIndex, NodeId, PartitionId, Re
 
 use self::clock::AppendClock;
 use self::cursors::Position;
-use self::entry::{Change, Content, Stamp};
+use self::entry::{Change, Content, External, Stamp};
 use self::log::Log;
 use self::pipeline::Pipeline;
 use self::producers::Remembered;
@@ -235,7 +236,8 @@ impl Partition {
     /// different ways.
     fn apply(&mut self, core: &mut Core, entry: Entry) -> Result<(), String> {
         let is_new = entry.index > self.state.index;
-        let bytes = entry.data.len() as u64;
+        // What a start has to read in the journal, should there be no newer checkpoint.
+        let bytes = if self.log.has_landed() { entry.context.len() } else { entry.data.len() } as u64;
         if entry.kind == EntryKind::Normal {
             match entry::decode(entry.context, entry.data)? {
                 Content::Batches(batches) => {
@@ -244,6 +246,16 @@ impl Partition {
                             self.remember(&stamp, &batch)?;
                         }
                         self.append(core, stamp, batch, entry.index, entry.term)?;
+                    }
+                }
+                Content::External(batches) => {
+                    for External { stamp, header, .. } in batches {
+                        if is_new {
+                            self.remember(&stamp, &header)?;
+                        }
+                        if stamp.base_offset.plus(u64::from(stamp.count)) > self.log.end() {
+                            return Err("its data is in no segment".into());
+                        }
                     }
                 }
                 Content::Command(change) => {

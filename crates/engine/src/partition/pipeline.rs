@@ -81,6 +81,11 @@ impl Pipeline {
         self.waiting_bytes
     }
 
+    /// Bytes that were proposed and are not applied yet.
+    pub(crate) fn proposed_bytes(&self) -> u64 {
+        self.proposed.iter().map(|proposed| u64::from(proposed.stamp.bytes)).sum()
+    }
+
     /// The serial that the next publish gets.
     pub(crate) fn next_serial(&self) -> Serial {
         self.next_serial

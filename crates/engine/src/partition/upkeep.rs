@@ -10,6 +10,7 @@ use lockgate_storage::segment::Retention;
 use lockgate_wire::{LogIndex, MonoTime, Offset, PartitionId, WallMs};
 
 use super::entry::{self, Change};
+use super::log::Flush;
 use super::state::State;
 use super::{Partition, Phase};
 use crate::background::Background;
@@ -34,6 +35,8 @@ enum Done {
 /// The state of that work.
 pub(super) struct Upkeep {
     background: Background<Done>,
+    /// Whether the directory and what says where the log begins are on their way.
+    is_being_made: bool,
     directory: Path,
     pub(super) entries_since_checkpoint: u64,
     pub(super) bytes_since_checkpoint: u64,
@@ -86,6 +89,7 @@ impl Upkeep {
     pub(super) fn new(id: PartitionId) -> Self {
         Self {
             background: Background::new(FileOwner::Background(id)),
+            is_being_made: false,
             directory: partition_directory(id),
             entries_since_checkpoint: 0,
             bytes_since_checkpoint: 0,
@@ -107,11 +111,18 @@ impl Upkeep {
     pub(super) fn error(&self) -> Option<&DiskError> {
         self.background.error()
     }
+
+    /// Whether nothing is planned or wanted that a write ahead of the journal could get in the way of.
+    pub(super) fn leaves_logs_alone(&self) -> bool {
+        let is_busy = self.is_being_made || self.writing_down.is_some() || self.background.syncs_logs();
+        self.mark.is_none() && self.error().is_none() && !is_busy
+    }
 }
 
 impl Partition {
     /// The plan that makes a new partition's directory.
     pub(crate) fn make_directory(&mut self, core: &mut Core, ops: Vec<FileOp>) {
+        self.upkeep.is_being_made = true;
         self.upkeep.background.plan(ops, Done::Made);
         self.upkeep.background.run(core);
     }
@@ -152,7 +163,8 @@ impl Partition {
     pub(crate) fn file_done(&mut self, core: &mut Core, result: DiskResult<Bytes>) {
         let Some((done, result)) = self.upkeep.background.finished(core, result) else { return };
         match done {
-            Done::Made | Done::Removed => {}
+            Done::Made => self.upkeep.is_being_made = false,
+            Done::Removed => {}
             Done::Flushed => self.log.flush_done(core.now.mono),
             Done::LogsSynced => self.logs_synced(core, result),
             Done::Sealed => {
@@ -200,7 +212,12 @@ impl Partition {
         }
         let is_marked = self.upkeep.mark.is_none_or(|mark| mark <= core.journals.synced.synced_sequence());
         self.upkeep.may_flush = is_marked;
-        let flush = if is_marked { self.log.plan_flush(now, stopping) } else { Vec::new() };
+        let how = match stopping {
+            true => Flush::All,
+            false if self.rides_along(core) => Flush::Late,
+            false => Flush::Large,
+        };
+        let flush = if is_marked { self.log.plan_flush(now, how) } else { Vec::new() };
         if !flush.is_empty() {
             self.upkeep.background.plan(flush, Done::Flushed);
         }
@@ -237,6 +254,9 @@ impl Partition {
 
     fn retain(&mut self, core: &mut Core) {
         let Some((_, topic)) = &self.placed else { return };
+        if !self.may_let_go() {
+            return;
+        }
         let TopicConfig { retention_ms, retention_bytes, .. } = topic.config;
         let policy = Retention { max_age_ms: retention_ms, max_bytes: retention_bytes };
         let durable = self.durable_offset(core);
@@ -276,8 +296,9 @@ impl Partition {
             self.upkeep.rolled = Some((core.now.mono, self.durable_after(core)));
         }
         if let Some((since, after)) = self.upkeep.rolled
-            && core.now.mono.ms_since(since) >= SEAL_AFTER_MS
+            && (self.log.segments.closed_are_durable() || core.now.mono.ms_since(since) >= SEAL_AFTER_MS)
             && core.journals.buffered.synced_sequence() >= after
+            && self.may_let_go()
         {
             self.upkeep.rolled = None;
             if let Some(ops) = self.log.segments.next_seal() {
@@ -341,7 +362,7 @@ impl Partition {
     /// Writes the end of the log to its segment, syncs what is not sealed, then writes a checkpoint of the same moment.
     fn go_on_writing_down(&mut self, core: &mut Core) {
         // While entries are replayed, log and state are not at the same place yet.
-        let is_between = self.log.is_flushing()
+        let is_between = self.log.is_under_way()
             || !self.upkeep.may_flush
             || self.upkeep.checkpoint.is_some()
             || self.log.end() != self.state.next_offset;
@@ -349,7 +370,7 @@ impl Partition {
             return;
         }
         self.upkeep.writing_down = Some(WritingDown::UnderWay);
-        let flush = self.log.plan_flush(core.now.mono, true);
+        let flush = self.log.plan_flush(core.now.mono, Flush::All);
         if !flush.is_empty() {
             self.upkeep.background.plan(flush, Done::Flushed);
         }

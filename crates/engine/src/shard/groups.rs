@@ -70,6 +70,7 @@ impl Shard {
 
     /// Starts the next write of each journal that has none in flight, and makes files ahead of need.
     pub(super) fn start_journal_writes(&mut self) {
+        self.write_ahead();
         for kind in JOURNALS {
             // Asked also while one is in flight: that tells the journal the time, by which it makes files.
             if let Some(write) = self.core.journals.get_mut(kind).start_write(self.core.now.mono) {
@@ -117,6 +118,9 @@ impl Shard {
     /// A journal write ended.
     pub(super) fn journal_written(&mut self, kind: JournalKind, result: DiskResult<()>) {
         self.core.writing[journal_slot(kind)] = false;
+        if kind == JournalKind::Synced {
+            self.ahead_done(&result);
+        }
         match self.core.journals.get_mut(kind).finished(result, self.core.now.mono) {
             Ok(up_to) => {
                 self.core.host.persisted(kind, up_to);

@@ -4,6 +4,7 @@
 //! proposals, all groups that are ready share one journal write, readers get what there is.
 
 mod buffered_sync;
+mod external;
 mod files;
 mod groups;
 mod requests;
@@ -21,6 +22,7 @@ use lockgate_wire::{ConnectionId, ErrorKind, GroupId, MonoTime, Now, PartitionId
 use rustc_hash::FxHashMap;
 
 use self::buffered_sync::BufferedSync;
+use self::external::WrittenAhead;
 use self::groups::JOURNALS;
 use self::requests::Gather;
 use self::room::Room;
@@ -70,6 +72,7 @@ pub struct Shard {
     /// The shortest `fsync = interval` of a topic here, if there is one.
     sync_interval_ms: Option<u64>,
     buffered_sync: BufferedSync,
+    written_ahead: WrittenAhead,
     room: Room,
     stopping: Option<Stopping>,
     events: Vec<Event>,
@@ -110,6 +113,7 @@ impl Shard {
             was_ready: false,
             sync_interval_ms: None,
             buffered_sync: BufferedSync::default(),
+            written_ahead: WrittenAhead::default(),
             room: Room::default(),
             stopping: None,
             events: Vec::new(),

@@ -227,10 +227,12 @@ impl Shard {
         partition.deleted(&mut self.core);
         self.groups.remove(&partition.group);
         self.core.host.remove(partition.group);
-        self.remove_directory(id);
+        if !self.is_written_ahead(id) {
+            self.remove_directory(id);
+        }
     }
 
-    fn remove_directory(&mut self, id: PartitionId) {
+    pub(super) fn remove_directory(&mut self, id: PartitionId) {
         let op = FileOp::RemoveDirectory { path: partition_directory(id) };
         self.core.file(Lane::Background, FileOwner::Deletion, op);
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod cursors;
+mod external;
 mod idempotence;
 mod journal_failure;
 mod limits;

@@ -11,8 +11,12 @@ const FILES: u64 = 6;
 
 fn bounded() -> NodeConfig {
     let mut config = config(1);
-    config.journal =
-        JournalSettings { file_bytes: FILE_BYTES, max_write_bytes: 128 << 10, max_bytes: FILES * FILE_BYTES };
+    config.journal = JournalSettings {
+        file_bytes: FILE_BYTES,
+        max_write_bytes: 128 << 10,
+        max_bytes: FILES * FILE_BYTES,
+        ..Default::default()
+    };
     config
 }
 

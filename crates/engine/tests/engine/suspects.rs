@@ -26,7 +26,12 @@ struct Rig {
 
 fn bounded() -> NodeConfig {
     let mut config = config(2);
-    config.journal = JournalSettings { file_bytes: 4 << 20, max_write_bytes: 2 << 20, max_bytes: 6 * (4 << 20) };
+    config.journal = JournalSettings {
+        file_bytes: 4 << 20,
+        max_write_bytes: 2 << 20,
+        max_bytes: 6 * (4 << 20),
+        external_min_bytes: 4 << 20,
+    };
     config
 }
 

@@ -119,6 +119,14 @@ pub const METRICS: &[Metric] = &[
         "Bytes of finished writes, padding included.",
         &[("synced", |p| p.engine.journal.bytes), ("buffered", |p| p.engine.buffered_journal.bytes)],
     ),
+    counter("lockgate_journal_external_records_total", "Records whose data went straight into the segments.", |p| {
+        p.engine.journal.external_records
+    }),
+    counter(
+        "lockgate_journal_external_bytes_total",
+        "Bytes that went straight into the segments, with padding.",
+        |p| p.engine.journal.external_bytes,
+    ),
     journal(
         "lockgate_journal_syncs_total",
         "Syncs, with a write or on their own.",

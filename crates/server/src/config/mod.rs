@@ -202,6 +202,7 @@ impl Config {
                 file_bytes: values.number("journal.file_bytes"),
                 max_write_bytes: values.number("journal.max_write_bytes") as u32,
                 max_bytes: values.number("journal.max_bytes"),
+                external_min_bytes: values.number("journal.external_min_bytes"),
             },
             limits: Limits {
                 connections_per_shard: values.number("limits.connections_per_shard") as u32,

@@ -147,6 +147,12 @@ pub const SETTINGS: &[Setting] = &[
         "Most bytes of each of a shard's two journals, at least four files; at the bound publishes are refused until files go.",
     ),
     setting(
+        "journal.external_min_bytes",
+        bytes(64 * KIB, 64 * MIB),
+        "256KiB",
+        "With fsync = always, what one journal write brings for one partition goes straight into its segments from this size on.",
+    ),
+    setting(
         "limits.connections_per_shard",
         count(1, 1_000_000),
         "10000",

@@ -2,7 +2,7 @@
 //!
 //! The synced journal is written past the page cache, each write durable when it returns (`O_DIRECT|O_DSYNC`), where the
 //! file system takes that; elsewhere by a plain write and fdatasync. The meaning is [`JournalWrite::execute`]'s; a test
-//! compares the two.
+//! compares the two. What a write has for other files goes the same way.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use lockgate_storage::disk::{Disk, DiskResult, Path, parent};
-use lockgate_storage::journal::JournalWrite;
+use lockgate_storage::journal::{DataWrite, JournalWrite};
 use rustix::fs::OFlags;
 
 use super::aligned::{ALIGNMENT, AlignedBuffer};
@@ -73,6 +73,9 @@ impl JournalFiles {
 
     /// Carries out one write.
     pub(crate) fn execute(&mut self, write: &JournalWrite) -> DiskResult<()> {
+        for data in &write.data {
+            self.put_data(data)?;
+        }
         if let Some(next) = &write.open {
             let file = self.open(&next.free)?;
             self.put(&next.free, &file, 0, std::slice::from_ref(&next.header), next.header.len(), true)?;
@@ -92,6 +95,22 @@ impl JournalFiles {
     fn open(&self, path: &Path) -> DiskResult<File> {
         let place = self.disk.locate("open", path)?;
         open(&place, self.mode, false).map_err(|e| error("open", path, &e))
+    }
+
+    /// What the write refers to, at the end of another file. Past the page cache it shares no block with what is there, so
+    /// that nobody who reads that can have a block of it in memory.
+    fn put_data(&mut self, data: &DataWrite) -> DiskResult<()> {
+        let is_in_blocks = data.bytes.is_multiple_of(ALIGNMENT) && data.offset.is_multiple_of(ALIGNMENT as u64);
+        if self.mode == WriteMode::Buffered || data.pieces.is_empty() || !is_in_blocks {
+            return data.execute(&*self.disk);
+        }
+        let place = self.disk.locate("open", &data.path)?;
+        let file = open(&place, self.mode, true).map_err(|e| error("open", &data.path, &e))?;
+        self.put(&data.path, &file, data.offset, &data.pieces, data.bytes, true)?;
+        if !data.is_whole {
+            file.sync_data().map_err(|e| error("sync", &data.path, &e))?;
+        }
+        if data.is_new { self.disk.sync_directory(parent(&data.path)) } else { Ok(()) }
     }
 
     /// The pieces, and zeros up to `len`, at `offset`.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use lockgate_storage::disk::{Disk, FileOp};
-use lockgate_storage::journal::{JournalKind, JournalWrite, OpenFile, Sequence};
+use lockgate_storage::journal::{DataWrite, JournalKind, JournalWrite, OpenFile, Sequence};
 
 use super::journal_thread::{JournalFiles, WriteMode, probe};
 use super::*;
@@ -24,6 +24,7 @@ fn write(path: &str, free: Option<&str>, offset: usize, pieces: &[usize], sync: 
     let bytes: usize = pieces.iter().sum();
     JournalWrite {
         kind: if sync { JournalKind::Synced } else { JournalKind::Buffered },
+        data: Vec::new(),
         path: path.into(),
         open: free.map(|free| OpenFile { free: free.into(), header: Bytes::from(vec![b'h'; BLOCK]) }),
         offset: offset as u64,
@@ -31,6 +32,54 @@ fn write(path: &str, free: Option<&str>, offset: usize, pieces: &[usize], sync: 
         bytes: bytes.next_multiple_of(BLOCK),
         sync,
         last: Sequence(1),
+    }
+}
+
+/// Data at the end of a file that has this much.
+fn data(path: &str, blocks: usize, pieces: &[usize]) -> DataWrite {
+    DataWrite {
+        path: path.into(),
+        offset: (blocks * BLOCK) as u64,
+        pieces: pieces.iter().map(|len| Bytes::from(vec![b'A' + (*len % 26) as u8; *len])).collect(),
+        bytes: pieces.iter().sum(),
+        is_whole: blocks == 0,
+        is_new: blocks < 2,
+    }
+}
+
+#[test]
+fn data_for_other_files_is_the_same_whichever_way_it_is_written_and_read() {
+    let (_reference, expected) = disk();
+    let small = Bytes::from_static(b"a small batch that was flushed");
+    let with_data = || {
+        let ahead = vec![data("j/log-1", 1, &[48, 5000, 3144]), data("j/log-2", 0, &[BLOCK])];
+        let first = JournalWrite { data: ahead, ..write("j/1", Some("j/free-1"), BLOCK, &[BLOCK], true) };
+        let ahead = vec![data("j/log-1", 0, &[]), data("j/log-2", 1, &[70_000, 3728])];
+        [first, JournalWrite { data: ahead, ..write("j/1", None, 2 * BLOCK, &[BLOCK], true) }]
+    };
+    let carry_out = |disk: &RealDisk, execute: &mut dyn FnMut(&JournalWrite)| {
+        disk.write("j/log-1", 0, std::slice::from_ref(&small)).unwrap();
+        for write in with_data() {
+            assert!(disk.read("j/log-1", 0, 1).unwrap() == small[..1], "somebody reads meanwhile");
+            execute(&write);
+        }
+    };
+    carry_out(&expected, &mut |write| write.execute(&*expected).unwrap());
+    for mode in [WriteMode::Direct, WriteMode::Buffered] {
+        let (_directory, disk) = disk();
+        if mode == WriteMode::Direct && probe(&disk).unwrap() != mode {
+            eprintln!("this file system takes no direct writes: only the other way is tested");
+            continue;
+        }
+        let mut files = JournalFiles::new(disk.clone(), mode);
+        carry_out(&disk, &mut |write| files.execute(write).unwrap());
+        assert_eq!(disk.list("j").unwrap(), expected.list("j").unwrap());
+        for name in ["j/1", "j/log-1", "j/log-2"] {
+            assert!(
+                disk.read(name, 0, 64 * BLOCK).unwrap() == expected.read(name, 0, 64 * BLOCK).unwrap(),
+                "{name} {mode}"
+            );
+        }
     }
 }
 

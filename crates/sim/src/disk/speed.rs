@@ -1,6 +1,7 @@
 //! How long the disk takes. Drawn once a seed: fast devices, slow ones, and those that stall now and then.
 
 use lockgate_storage::disk::FileOp;
+use lockgate_storage::journal::JournalWrite;
 
 use crate::rng::Rng;
 use crate::time::{MS, Time, US};
@@ -29,8 +30,9 @@ impl DiskSpeed {
     }
 
     /// How long a journal write takes.
-    pub fn journal(&self, syncs: bool, rng: &mut Rng) -> Time {
-        self.spread(self.write + if syncs { self.sync } else { 0 }, rng)
+    pub fn journal(&self, write: &JournalWrite, rng: &mut Rng) -> Time {
+        let syncs = write.data.len() as u64 + u64::from(write.sync || write.open.is_some());
+        self.spread((1 + write.data.len() as u64) * self.write + syncs * self.sync, rng)
     }
 
     /// How long a file operation takes.

@@ -126,7 +126,12 @@ mod tests {
             shards: 2,
             journals: 0,
             incarnation: 1,
-            journal: JournalSettings { file_bytes: 4 << 20, max_write_bytes: 2 << 20, max_bytes: 64 << 20 },
+            journal: JournalSettings {
+                file_bytes: 4 << 20,
+                max_write_bytes: 2 << 20,
+                max_bytes: 64 << 20,
+                ..Default::default()
+            },
             limits,
             advertise: Vec::new(),
             version: "test".into(),

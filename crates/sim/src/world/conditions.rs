@@ -155,6 +155,11 @@ impl World {
         self.conditions.contains(&Condition::Rush)
     }
 
+    /// Whether nothing but journals can be written at the moment.
+    pub(super) fn refuses_files(&self) -> bool {
+        self.conditions.contains(&Condition::RefusedFiles)
+    }
+
     /// The faults are over.
     pub(super) fn end_conditions(&mut self) {
         CONDITIONS.into_iter().for_each(|condition| self.condition_ends(condition));

@@ -139,7 +139,7 @@ impl World {
     }
 
     /// Somebody sees that the storage failed and ends the process.
-    fn plan_operator(&mut self, rng: &mut Rng) {
+    pub(super) fn plan_operator(&mut self, rng: &mut Rng) {
         let at = self.now + rng.magnitude(MS..=OPERATOR_DELAY);
         self.queue.push(at, Happening::NodeIsKilled { process: self.node.life.process });
     }

@@ -81,7 +81,12 @@ impl Plan {
             shards: rng.within(1..=SHARDS_MAX) as u16,
             journals: 0,
             incarnation: 0,
-            journal: JournalSettings { file_bytes, max_write_bytes, max_bytes: draw_max_bytes(file_bytes, rng) },
+            journal: JournalSettings {
+                file_bytes,
+                max_write_bytes,
+                max_bytes: draw_max_bytes(file_bytes, rng),
+                external_min_bytes: draw_external_min_bytes(rng),
+            },
             limits: draw_limits(rng),
             advertise: Vec::new(),
             version: "sim".to_owned(),
@@ -124,6 +129,11 @@ impl Faults {
 /// Mostly so small that the journals are at their bound all the time.
 fn draw_max_bytes(file_bytes: u64, rng: &mut Rng) -> u64 {
     if rng.per_mille(200) { JournalSettings::default().max_bytes } else { file_bytes * *rng.pick(&[4, 4, 4, 5, 6, 8]) }
+}
+
+/// Mostly so small that a good part of the writes goes ahead of the journal.
+fn draw_external_min_bytes(rng: &mut Rng) -> u64 {
+    if rng.per_mille(250) { JournalSettings::default().external_min_bytes } else { rng.magnitude(200..=40_000) }
 }
 
 /// Often the defaults, else so small that the bounds are met all the time.

@@ -15,6 +15,8 @@ use crate::invariants::journals_keep_their_bound;
 
 /// Calls of a journal write into an open file: where a dying process may be in it, or behind it.
 const WRITE_CALLS: u64 = 2;
+/// Calls of what a journal write has for another file.
+const DATA_CALLS: u64 = 3;
 /// Calls of any other operation, about.
 const CALLS_MAX: u64 = 7;
 
@@ -34,7 +36,7 @@ enum UnderWay {
 impl World {
     pub(super) fn start_journal_write(&mut self, shard: usize, write: JournalWrite) {
         let journal = write.kind;
-        let usual = self.plan.disk.journal(write.sync || write.open.is_some(), &mut self.rng);
+        let usual = self.plan.disk.journal(&write, &mut self.rng);
         let at = self.now + self.slowed(usual);
         if self.node.shards[shard].journal_writes.insert(journal, write).is_some() {
             return self.report(
@@ -49,6 +51,11 @@ impl World {
         if let Some(write) = self.node.shards[shard].journal_writes.remove(&journal) {
             let result = write.execute(&self.disk);
             self.note_failure(shard, &result);
+            if result.as_ref().is_err_and(|error| !error.is_full()) && self.refuses_files() {
+                // The journal had something for a segment: a refusal stops it, and only another start brings it back.
+                let mut rng = self.rng.fork();
+                self.plan_operator(&mut rng);
+            }
             self.give(shard, Input::JournalWritten { journal, result });
             self.look_at_journals(shard);
         }
@@ -138,8 +145,11 @@ impl World {
         while !torn.is_empty() {
             let operation = torn.swap_remove(self.rng.below(torn.len() as u64) as usize);
             let calls = match &operation {
-                UnderWay::Journal(write) if write.open.is_none() => WRITE_CALLS,
-                _ => CALLS_MAX,
+                UnderWay::Journal(write) => {
+                    let own = if write.open.is_none() { WRITE_CALLS } else { CALLS_MAX };
+                    own + DATA_CALLS * write.data.len() as u64
+                }
+                UnderWay::File(_) => CALLS_MAX,
             };
             self.disk.cut_after(self.rng.within(0..=calls));
             match operation {

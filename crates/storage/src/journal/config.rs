@@ -23,6 +23,8 @@ pub struct JournalConfig {
     pub max_bytes: u64,
     /// How long after a write that nothing follows a mark is written.
     pub mark_after_ms: u64,
+    /// From this size on a record's data will mostly go elsewhere: its checksum waits until that is decided.
+    pub external_min_bytes: u64,
 }
 
 /// A setting out of its bounds, or two that do not fit each other.
@@ -77,6 +79,7 @@ impl JournalConfig {
             max_write_bytes: Self::DEFAULT_MAX_WRITE_BYTES,
             max_bytes: Self::DEFAULT_MAX_BYTES,
             mark_after_ms: Self::DEFAULT_MARK_AFTER_MS,
+            external_min_bytes: u64::MAX,
         }
     }
 

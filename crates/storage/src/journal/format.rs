@@ -14,7 +14,7 @@ use lockgate_wire::{GroupId, NodeId, ReplicaId, ShardId, Uid};
 use super::{JournalIdentity, JournalKind, RecordKind};
 
 /// Every write starts on a multiple of this, and every write's size is one.
-pub const BLOCK_BYTES: usize = 4096;
+pub use crate::disk::BLOCK_BYTES;
 /// What a disk writes as a whole: a file header fits into one.
 pub(super) const SECTOR_BYTES: usize = 512;
 /// The version this code writes and reads.

@@ -9,6 +9,7 @@
 //! Lives on its shard's thread. Bodies have no meaning here: consensus gives them one.
 
 mod config;
+mod external;
 mod files;
 mod format;
 pub mod inspect;
@@ -29,11 +30,12 @@ use lockgate_wire::{GroupId, NodeId, ReplicaId, ShardId, Uid};
 pub use config::{ConfigError, JournalConfig};
 pub use files::Purpose;
 pub use format::{BLOCK_BYTES, FORMAT_VERSION, RECORD_HEADER_BYTES, WRITE_HEADER_BYTES};
+pub use layout::DueRecord;
 pub use outcome::{AppendRefused, JournalCounters, Poison};
 pub use recovery::{
     Cut, Damage, Doubts, Lost, Position, Recovered, RecoveredRecord, RecoveryError, recover, recover_existing,
 };
-pub use write::{JournalWrite, OpenFile};
+pub use write::{DataWrite, JournalWrite, OpenFile};
 pub use writer::JournalWriter;
 
 /// A record's number in its journal: previous + 1, over files and restarts, from 1. 0 stands for "none".
@@ -73,7 +75,7 @@ pub enum RecordKind {
     SnapshotMark = 6,
     /// A checkpoint covers the log up to here.
     CheckpointMark = 7,
-    /// A log entry whose data is in a staging file.
+    /// A log entry whose data is in the segments of its partition, written ahead of the record.
     ExternalEntry = 8,
     /// The replica is gone for good.
     Removed = 9,

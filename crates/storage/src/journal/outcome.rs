@@ -73,6 +73,10 @@ pub struct JournalCounters {
     pub records: u64,
     /// Their bytes with padding.
     pub bytes: u64,
+    /// Of the records, those whose data went elsewhere.
+    pub external_records: u64,
+    /// The bytes of that data, with padding.
+    pub external_bytes: u64,
     /// Syncs that succeeded: with each write, or on their own.
     pub syncs: u64,
     /// Files opened.

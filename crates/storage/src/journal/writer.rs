@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use lockgate_wire::{GroupId, MonoTime};
 
+use super::external::{External, Retractable};
 use super::files::{Files, Purpose};
 use super::format::{self, BLOCK_BYTES, FLAG_END, FLAG_MARK, FileHeader, WRITE_HEADER_BYTES, WriteHeader};
 use super::layout::{Layout, Pending, lay_out};
@@ -21,7 +22,7 @@ use crate::disk::{DiskResult, FileOp, Path};
 const PREPARE_RETRY_MS: u64 = 1000;
 
 #[derive(Debug)]
-struct InFlight {
+pub(super) struct InFlight {
     path: Path,
     last: u64,
     records: u64,
@@ -31,6 +32,10 @@ struct InFlight {
     end: bool,
     /// Files before it are not needed, it states.
     states: u64,
+    /// Records whose data is elsewhere.
+    external: u64,
+    /// It begins with data elsewhere.
+    pub(super) retractable: Option<Retractable>,
 }
 
 /// A file with written records that no sync has covered yet (buffered journals).
@@ -55,24 +60,27 @@ pub struct JournalWriter {
     config: JournalConfig,
     salt: u32,
     epoch: u64,
-    files: Files,
+    pub(super) files: Files,
     counters_by_group: BTreeMap<GroupId, u64>,
     /// The next record's sequence.
     next: u64,
     /// Everything up to here is in finished writes.
-    written: u64,
+    pub(super) written: u64,
     /// Everything up to here is durable.
     synced: u64,
-    pending: VecDeque<Pending>,
-    pending_bytes: usize,
-    file: Option<Current>,
+    pub(super) pending: VecDeque<Pending>,
+    pub(super) pending_bytes: usize,
+    pub(super) external: External,
+    pub(super) file: Option<Current>,
+    /// The current file was planned to be opened, and the write that was to do it was taken back.
+    pub(super) unopened: Option<OpenFile>,
     next_file: u64,
     free: Option<Path>,
     next_free: u64,
     preparing: Option<Path>,
     /// The disk was full; try again then.
     retry_prepare_at: Option<MonoTime>,
-    in_flight: Option<InFlight>,
+    pub(super) in_flight: Option<InFlight>,
     dirty: VecDeque<Dirty>,
     /// The last record and the newest statement that a running sync will have made durable.
     syncing: Option<(u64, u64)>,
@@ -103,7 +111,9 @@ impl JournalWriter {
             synced: recovered,
             pending: VecDeque::new(),
             pending_bytes: 0,
+            external: External::default(),
             file: position.current,
+            unopened: None,
             next_file: position.next_file,
             free: position.free,
             next_free: position.next_free,
@@ -139,8 +149,10 @@ impl JournalWriter {
         *counter += 1;
         let sequence = self.next;
         self.next += 1;
-        let pending = Pending::new(draft, body_bytes, sequence, *counter);
-        self.pending_bytes += pending.bytes();
+        let is_large = u64::from(body_bytes) >= self.config.external_min_bytes;
+        let make = if is_large { Pending::unsummed } else { Pending::new };
+        let pending = make(draft, body_bytes, sequence, *counter);
+        self.pending_bytes += pending.weight();
         self.pending.push_back(pending);
         Ok(Sequence(sequence))
     }
@@ -153,7 +165,7 @@ impl JournalWriter {
     /// The next write, if something is due, none is under way, and there is a file for it.
     pub fn start_write(&mut self, now: MonoTime) -> Option<JournalWrite> {
         self.clock = self.clock.max(now);
-        if self.in_flight.is_some() || self.poison.is_some() || self.ending == Ending::Done {
+        if !self.can_write() {
             return None;
         }
         let (count, length) = self.due_records();
@@ -163,8 +175,13 @@ impl JournalWriter {
         if length > self.room() || (count == 0 && !end && !mark) {
             return None;
         }
-        let open = if self.fits(length) { None } else { Some(self.open_file()?) };
+        let open = if self.fits(length) { self.unopened.take() } else { Some(self.open_file()?) };
         Some(self.plan(count, end, open))
+    }
+
+    /// Whether nothing but a missing file can keep the next write from being started.
+    pub(super) fn can_write(&self) -> bool {
+        self.in_flight.is_none() && self.poison.is_none() && self.ending != Ending::Done
     }
 
     /// When a mark is due. One is not worth a file of the reserve.
@@ -174,14 +191,15 @@ impl JournalWriter {
     }
 
     /// How many records the next write takes, and its bytes with header and padding.
-    fn due_records(&self) -> (usize, usize) {
+    pub(super) fn due_records(&self) -> (usize, usize) {
         let room = self.room();
-        let mut length = WRITE_HEADER_BYTES;
+        let (mut weight, mut length) = (WRITE_HEADER_BYTES, WRITE_HEADER_BYTES);
         let mut count = 0;
         for record in &self.pending {
-            if length + record.bytes() > room {
+            if weight + record.weight() > room {
                 break;
             }
+            weight += record.weight();
             length += record.bytes();
             count += 1;
         }
@@ -227,7 +245,9 @@ impl JournalWriter {
     fn plan(&mut self, count: usize, end: bool, open: Option<OpenFile>) -> JournalWrite {
         let file = self.file.as_mut().expect("a write is planned once its file is there");
         let records: Vec<Pending> = self.pending.drain(..count).collect();
-        self.pending_bytes -= records.iter().map(Pending::bytes).sum::<usize>();
+        self.pending_bytes -= records.iter().map(Pending::weight).sum::<usize>();
+        let (data, retractable) = self.external.start((file.offset, file.chain), open.as_ref());
+        let external = records.iter().filter(|record| record.is_external()).count() as u64;
         let header = WriteHeader {
             file_sequence: file.sequence,
             epoch: self.epoch,
@@ -257,20 +277,31 @@ impl JournalWriter {
             sync,
             end,
             states: header.oldest_file,
+            external,
+            retractable,
         });
         let path = file.path.clone();
-        JournalWrite { kind: self.config.kind, path, open, offset, pieces, bytes, sync, last: Sequence(last) }
+        JournalWrite { kind: self.config.kind, data, path, open, offset, pieces, bytes, sync, last: Sequence(last) }
     }
 
     /// The write that was started is done. Gives the last record that is now durable (synced journal) or with the
-    /// operating system (buffered journal); an error stops the journal for good.
+    /// operating system (buffered journal); an error stops the journal for good. Only a write that
+    /// [found no room](Self::is_without_room) for its data elsewhere is planned once more.
     ///
     /// # Panics
     /// If no write is under way.
     pub fn finished(&mut self, result: DiskResult<()>, now: MonoTime) -> Result<Sequence, Poison> {
         self.clock = self.clock.max(now);
+        let without_room = self.is_without_room(&result);
         let write = self.in_flight.take().expect("a write that was started is finished once");
+        let data_bytes = write.retractable.as_ref().map_or(0, Retractable::data_bytes);
+        if let Some(retractable) = write.retractable.filter(|_| without_room) {
+            self.retract(retractable);
+            return Ok(Sequence(self.written));
+        }
         self.check(result)?;
+        self.counters.external_records += write.external;
+        self.counters.external_bytes += data_bytes;
         self.counters.writes += 1;
         self.counters.records += write.records;
         self.counters.bytes += write.bytes;

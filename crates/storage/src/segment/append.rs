@@ -32,9 +32,9 @@ impl Segments {
                 ops.push(FileOp::Write { path, offset: segment.bytes, pieces: Vec::new() });
             }
             let Some(FileOp::Write { pieces, .. }) = ops.last_mut() else { unreachable!("only writes are planned") };
-            headers.extend_from_slice(&encode_header(batch));
+            headers.extend_from_slice(&encode_header(batch, false));
             pieces.extend([headers.split().freeze(), batch.batch.clone()]);
-            segment.add(&written_frame(batch), self.config.index_interval_bytes);
+            segment.add(&written_frame(batch, false), self.config.index_interval_bytes);
         }
         if let Some(last) = self.segments.back()
             && !batches.is_empty()
@@ -51,7 +51,7 @@ impl Segments {
         }
     }
 
-    fn assert_continues(&self, batch: &StoredBatch) {
+    pub(super) fn assert_continues(&self, batch: &StoredBatch) {
         let end = self.end();
         assert!(batch.count > 0 && u32::try_from(batch.batch.len()).is_ok(), "a batch has records and a u32 size");
         assert_eq!(batch.base_offset, end.offset, "a batch begins where the log ends");
@@ -64,7 +64,7 @@ impl Segments {
     }
 
     /// Batches of one entry share a segment, so that the end of a segment is the end of an entry.
-    fn needs_new_segment(&self, batch: &StoredBatch) -> bool {
+    pub(super) fn needs_new_segment(&self, batch: &StoredBatch) -> bool {
         self.segments.back().is_none_or(|last| {
             let full = last.bytes.saturating_add(frame_bytes(batch)) > self.config.segment_bytes;
             last.sealed || self.is_going(last) || full && last.last_index != batch.index
@@ -72,11 +72,14 @@ impl Segments {
     }
 }
 
-fn written_frame(batch: &StoredBatch) -> Frame {
+/// What the segments take account of when this batch is appended.
+pub(super) fn written_frame(batch: &StoredBatch, is_ahead: bool) -> Frame {
     let header = BatchHeader::parse(&batch.batch).expect("batches are validated before they are proposed");
     Frame {
         batch: StoredBatch { batch: Bytes::new(), ..batch.clone() },
         bytes: HEADER_BYTES + batch.batch.len(),
         max_timestamp: header.max_timestamp,
+        crc: 0,
+        is_ahead,
     }
 }

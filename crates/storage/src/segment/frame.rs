@@ -10,20 +10,27 @@
 //! ```
 //! Little endian. The header's checksum goes on over what the batch's does not cover, so every byte is under one of the
 //! two, and a size is believed only when it is proven.
+//!
+//! The version says whether the journal had the batch before: 1, it had; 2, the frame was written *ahead* of its journal
+//! record, which refers to it. Frames written ahead begin at a block and end with zeros up to the next one, the *filler*:
+//! what is durable and in no other place shares no block with what is written later.
 
 use bytes::Bytes;
 use lockgate_wire::batch::{BatchHeader, HEADER_BYTES as BATCH_HEADER_BYTES};
 use lockgate_wire::{LogIndex, Offset, Term, WallMs};
 
 use super::StoredBatch;
+use crate::disk::BLOCK_BYTES;
 use crate::field::{get_u32, get_u64};
 
 /// Bytes before the batch.
 pub(super) const HEADER_BYTES: usize = 48;
 /// The smallest frame: what must be there before anything is believed.
 pub(super) const MIN_FRAME_BYTES: usize = HEADER_BYTES + BATCH_HEADER_BYTES;
-/// The version that is written and read.
+/// The version of a batch that the journal had before.
 pub(super) const VERSION: u8 = 1;
+/// The version of a batch that is written ahead of its journal record, and the latest that is known.
+pub(super) const VERSION_AHEAD: u8 = 2;
 /// First byte of a batch that its own checksum covers.
 const BATCH_CRC_FROM: usize = 21;
 const MAGIC: [u8; 3] = *b"LGF";
@@ -36,6 +43,10 @@ pub(super) struct Frame {
     pub(super) bytes: usize,
     /// The greatest timestamp of its records.
     pub(super) max_timestamp: i64,
+    /// The header's checksum, which goes over the batch's: it stands for all of the frame.
+    pub(super) crc: u32,
+    /// Whether it was written ahead of its journal record.
+    pub(super) is_ahead: bool,
 }
 
 /// Why there is no frame at the front of some bytes.
@@ -54,11 +65,24 @@ pub(super) fn frame_bytes(batch: &StoredBatch) -> u64 {
     (HEADER_BYTES + batch.batch.len()) as u64
 }
 
+/// How many zeros stand before the next block, where `bytes`, which begin at this place of the file, begin with no frame,
+/// for this reason. All of them may not be there. `is_end`: the file ends with the bytes.
+pub(super) fn filler(bytes: &[u8], position: u64, fault: Fault, is_end: bool) -> Option<usize> {
+    let len = (position.next_multiple_of(BLOCK_BYTES as u64) - position) as usize;
+    let is_no_frame = match fault {
+        Fault::Bad(_) => len > 0,
+        // Too few bytes to say so: a frame may begin with zeros, unless nothing follows them.
+        Fault::Incomplete(_) => is_end && len > 0 && bytes.len() == len,
+        Fault::Version(_) => false,
+    };
+    (is_no_frame && bytes.iter().take(len).all(|byte| *byte == 0)).then_some(len)
+}
+
 /// The header of a batch's frame.
-pub(super) fn encode_header(batch: &StoredBatch) -> [u8; HEADER_BYTES] {
+pub(super) fn encode_header(batch: &StoredBatch, is_ahead: bool) -> [u8; HEADER_BYTES] {
     let mut h = [0; HEADER_BYTES];
     h[4..7].copy_from_slice(&MAGIC);
-    h[7] = VERSION;
+    h[7] = if is_ahead { VERSION_AHEAD } else { VERSION };
     h[8..16].copy_from_slice(&batch.index.0.to_le_bytes());
     h[16..24].copy_from_slice(&batch.term.0.to_le_bytes());
     h[24..32].copy_from_slice(&batch.append_time.0.to_le_bytes());
@@ -87,7 +111,8 @@ pub(super) fn decode(bytes: &Bytes) -> Result<Frame, Fault> {
     if get_u32(header, 0) != header_crc(header, &bytes[HEADER_BYTES..]) {
         return Err(Fault::Bad("the frame header's checksum does not match"));
     }
-    if header[7] != VERSION {
+    let is_ahead = header[7] == VERSION_AHEAD;
+    if !is_ahead && header[7] != VERSION {
         return Err(Fault::Version(header[7]));
     }
     let (base_offset, count, size) = (get_u64(header, 32), get_u32(header, 40), get_u32(header, 44) as usize);
@@ -114,5 +139,6 @@ pub(super) fn decode(bytes: &Bytes) -> Result<Frame, Fault> {
         count,
         batch,
     };
-    Ok(Frame { batch, bytes: whole, max_timestamp: batch_header.max_timestamp })
+    let crc = get_u32(header, 0);
+    Ok(Frame { batch, bytes: whole, max_timestamp: batch_header.max_timestamp, crc, is_ahead })
 }

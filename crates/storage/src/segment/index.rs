@@ -69,15 +69,17 @@ pub(super) fn decode(bytes: &[u8], base: Offset) -> Option<Segment> {
         byte: get_u64(bytes, 8),
         max_timestamp_before: get_u64(bytes, 16) as i64,
     };
+    let bytes = get_u64(header, 24);
     Some(Segment {
         base,
         end: Offset(get_u64(header, 16)),
-        bytes: get_u64(header, 24),
+        bytes,
         last_index: LogIndex(get_u64(header, 32)),
         last_term: Term(get_u64(header, 40)),
         max_timestamp: get_u64(header, 48) as i64,
         max_append_time: WallMs(get_u64(header, 56) as i64),
         marks: marks.chunks_exact(MARK_BYTES).map(mark).collect(),
         sealed: true,
+        durable_bytes: bytes,
     })
 }

@@ -3,7 +3,7 @@
 
 use lockgate_wire::{LogIndex, Offset, Term, WallMs};
 
-use super::frame::{self, Fault, VERSION};
+use super::frame::{self, Fault, VERSION_AHEAD};
 use super::{LogPoint, index, start};
 use crate::disk::{Disk, DiskResult};
 
@@ -29,12 +29,14 @@ pub struct FrameFacts {
     pub count: u32,
     /// The greatest timestamp of its records.
     pub max_timestamp: i64,
+    /// Whether it was written ahead of its journal record, which refers to it.
+    pub is_ahead: bool,
 }
 
 /// Where the frames of a log end, and why if that is before the file does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogEnd {
-    /// The place after the last good frame.
+    /// The place after the last good frame, and the filler behind it.
     pub position: u64,
     /// What is wrong with the bytes that follow.
     pub fault: Option<String>,
@@ -69,7 +71,7 @@ pub fn seal_base(name: &str) -> Option<Offset> {
     super::open::base_of(name, ".index")
 }
 
-/// Reads a log frame by frame, to the first that is none.
+/// Reads a log frame by frame, to the first place that is neither a frame nor filler.
 pub fn frames(disk: &dyn Disk, path: &str, frame: &mut dyn FnMut(FrameFacts)) -> DiskResult<LogEnd> {
     let file_bytes = disk.size(path)?;
     let (mut position, mut len) = (0, READ_BYTES);
@@ -83,7 +85,14 @@ pub fn frames(disk: &dyn Disk, path: &str, frame: &mut dyn FnMut(FrameFacts)) ->
                     frame(facts(&found, position));
                     position += found.bytes as u64;
                 }
-                Err(fault) => break fault,
+                Err(fault) => match frame::filler(&rest, position, fault, position + rest.len() as u64 == file_bytes) {
+                    Some(len) if len <= rest.len() => {
+                        drop(rest.split_to(len));
+                        position += len as u64;
+                    }
+                    Some(len) => break Fault::Incomplete(len),
+                    None => break fault,
+                },
             }
         };
         let fault = match fault {
@@ -94,7 +103,7 @@ pub fn frames(disk: &dyn Disk, path: &str, frame: &mut dyn FnMut(FrameFacts)) ->
             }
             Fault::Incomplete(_) => Some("the file ends within a frame".to_owned()),
             Fault::Bad(reason) => Some(reason.to_owned()),
-            Fault::Version(found) => Some(format!("it has format version {found}, this release knows {VERSION}")),
+            Fault::Version(found) => Some(format!("it has format version {found}, this release knows {VERSION_AHEAD}")),
         };
         return Ok(LogEnd { position, fault });
     }
@@ -111,6 +120,7 @@ fn facts(frame: &frame::Frame, position: u64) -> FrameFacts {
         base_offset: batch.base_offset,
         count: batch.count,
         max_timestamp: frame.max_timestamp,
+        is_ahead: frame.is_ahead,
     }
 }
 

@@ -6,12 +6,14 @@
 //! [`Segments::written`], [`Segments::sealed`] and [`Segments::expired`].
 //!
 //! The rule that recovery rests on: what is not in a sealed segment is still in the journal. So whatever is unsealed may
-//! be cut at the first bad frame, and nothing that was sealed is ever cut: a fault there is damage, and is named.
+//! be cut at the first bad frame, and nothing that was sealed is ever cut: a fault there is damage, and is named. Frames
+//! that were written ahead of the journal are the exception: it refers to them, and what it refers to is not cut either.
 //!
 //! Memory: 24 bytes per started `index_interval_bytes` of log and about 120 per segment: at 256 KiB and 1 GiB segments,
 //! 96 KiB per GiB of log, and never more than one entry per frame.
 
 mod append;
+mod external;
 mod frame;
 mod index;
 pub mod inspect;
@@ -31,7 +33,8 @@ use bytes::Bytes;
 use lockgate_wire::{LogIndex, Offset, Term, WallMs};
 
 use crate::disk::{DiskError, Path};
-pub use open::{Cut, OpenReport, sealed_end};
+pub use external::{Ahead, Place};
+pub use open::{Cut, Limit, OpenReport, Survey, sealed_end};
 pub use read::{Parsed, Position};
 pub use retention::Retention;
 use summary::Segment;
@@ -105,7 +108,7 @@ pub enum SegmentError {
         path: Path,
         /// The version it states.
         found: u8,
-        /// The only version that is known.
+        /// The latest version that is known.
         known: u8,
     },
 }

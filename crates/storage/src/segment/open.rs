@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use lockgate_wire::{LogIndex, Offset};
 
-use super::frame::{self, Fault, VERSION};
+use super::external::Place;
+use super::frame::{self, Fault, Frame, VERSION_AHEAD};
 use super::read::Position;
 use super::summary::Segment;
 use super::{LogPoint, SegmentConfig, SegmentError, Segments, index, index_path, log_path, start};
@@ -65,7 +66,7 @@ pub struct Cut {
 }
 
 /// The files of a directory that are of segments.
-#[derive(Default)]
+#[derive(Default, Debug)]
 struct Files {
     /// Sizes of the logs, by base.
     logs: BTreeMap<Offset, u64>,
@@ -79,8 +80,88 @@ struct Files {
 /// What a scan found in a log.
 struct Scan {
     segment: Segment,
+    /// Its frames that were written ahead.
+    ahead: Vec<(Offset, Place)>,
     /// Why it ends before its file does.
     fault: Option<&'static str>,
+}
+
+/// Which frames of unsealed segments do not count although they are whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Limit {
+    /// All count.
+    None,
+    /// Those of later entries do not: what a buffered journal lost with the power, and the segment happened to keep.
+    UpTo(LogIndex),
+    /// Those of later entries do not if they were written ahead: nobody lived to write the record that refers to them.
+    AheadUpTo(LogIndex),
+}
+
+impl Limit {
+    /// Why the frame does not count, if so.
+    fn excludes(self, frame: &Frame) -> Option<&'static str> {
+        match self {
+            Self::UpTo(last) if frame.batch.index > last => Some("an entry that the journal does not have"),
+            Self::AheadUpTo(last) if frame.is_ahead && frame.batch.index > last => {
+                Some("it was written ahead of a journal record that was never written")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What a partition's files hold, looked at and not changed, so that it can be compared with the journal first.
+#[derive(Debug)]
+pub struct Survey {
+    config: SegmentConfig,
+    files: Files,
+    start: LogPoint,
+    found: VecDeque<Segment>,
+    /// Frames of unsealed segments that were written ahead, by offset.
+    ahead: BTreeMap<Offset, Place>,
+    report: OpenReport,
+}
+
+impl Survey {
+    /// Index of the last entry that counts; 0 if there is none.
+    pub fn end_index(&self) -> LogIndex {
+        self.found.back().map_or(self.start.index, |last| last.last_index)
+    }
+
+    /// Says that a frame which the journal refers to is where it says, or was in a log that retention has removed. What a
+    /// seal covers is believed.
+    pub fn check(&self, offset: Offset, place: &Place) -> Result<(), SegmentError> {
+        let holder = self.found.get(self.found.partition_point(|segment| segment.end <= offset));
+        let is_sealed = holder.is_some_and(|segment| segment.sealed);
+        if offset < self.start.offset || is_sealed || self.ahead.get(&offset) == Some(place) {
+            return Ok(());
+        }
+        let path = log_path(&self.config.directory, place.segment);
+        let missing = SegmentError::Damaged {
+            path: path.clone(),
+            position: place.byte,
+            reason: "what its journal has confirmed to be here is missing, or is something else",
+        };
+        let because =
+            |cut: &Cut| SegmentError::Damaged { path: cut.path.clone(), position: cut.kept_bytes, reason: cut.reason };
+        Err(self.report.cut.as_ref().filter(|cut| cut.path <= path).map_or(missing, because))
+    }
+
+    /// Cuts what does not count, and gives what does.
+    pub fn settle(mut self, disk: &dyn Disk) -> Result<(Segments, OpenReport), SegmentError> {
+        if self.files.is_of_nothing() {
+            let make = make(&self.config.directory);
+            match make.iter().try_for_each(|op| op.execute(disk).map(drop)) {
+                Err(error) if error.is_full() => {
+                    let report = OpenReport { make, ..OpenReport::default() };
+                    return Ok((Segments::with(self.config, LogPoint::default(), VecDeque::new()), report));
+                }
+                made => made?,
+            }
+        }
+        tidy(disk, &self.config.directory, &self.files, &self.found, &mut self.report)?;
+        Ok((Segments::with(self.config, self.start, self.found), self.report))
+    }
 }
 
 impl Segments {
@@ -90,35 +171,33 @@ impl Segments {
     /// log ends, and the rest is removed: it is in the journal still, and the caller puts it back (and checks that it can:
     /// from [`Segments::end`], skipping what is below its offset, since a cut may fall between the batches of one entry).
     ///
-    /// With `at_most`, what is unsealed and of later entries is cut too: what a buffered journal lost with the power, and
-    /// the segment happened to keep.
+    /// What may refer to frames that were written ahead takes a [`Segments::survey`], and looks before it cuts.
     ///
     /// # Panics
     /// If the index of a full segment would take more than 64 MiB: settings are validated before.
-    pub fn open(
-        disk: &dyn Disk,
-        config: SegmentConfig,
-        at_most: Option<LogIndex>,
-    ) -> Result<(Self, OpenReport), SegmentError> {
+    pub fn open(disk: &dyn Disk, config: SegmentConfig, limit: Limit) -> Result<(Self, OpenReport), SegmentError> {
+        Self::survey(disk, config, limit)?.settle(disk)
+    }
+
+    /// Looks at a partition's files and changes nothing, but for making durable what is believed.
+    pub fn survey(disk: &dyn Disk, config: SegmentConfig, limit: Limit) -> Result<Survey, SegmentError> {
         let files = Files::list(disk, &config.directory)?;
-        if files.is_of_nothing() {
-            let make = make(&config.directory);
-            match make.iter().try_for_each(|op| op.execute(disk).map(drop)) {
-                Err(error) if error.is_full() => {
-                    let report = OpenReport { make, ..OpenReport::default() };
-                    return Ok((Self::with(config, LogPoint::default(), VecDeque::new()), report));
-                }
-                made => made?,
-            }
+        let mut survey = Survey {
+            start: LogPoint::default(),
+            found: VecDeque::new(),
+            ahead: BTreeMap::new(),
+            report: OpenReport::default(),
+            files,
+            config,
+        };
+        if survey.files.is_of_nothing() {
+            return Ok(survey);
         }
         // A process may have died between a rename and the sync of its directory: what is seen here has to last.
-        disk.sync_directory(&config.directory)?;
-        let start = open_start(disk, &config.directory, &files)?;
-        let mut report = OpenReport::default();
-        let found = find(disk, &config, &files, (start, at_most), &mut report)?;
-        tidy(disk, &config.directory, &files, &found, &mut report)?;
-
-        Ok((Self::with(config, start, found), report))
+        disk.sync_directory(&survey.config.directory)?;
+        survey.start = open_start(disk, &survey.config.directory, &survey.files)?;
+        survey.find(disk, limit)?;
+        Ok(survey)
     }
 
     /// The segments of a partition that is new, so that nothing of it is on disk, and the plan that makes its directory.
@@ -224,56 +303,55 @@ fn open_start(disk: &dyn Disk, directory: &str, files: &Files) -> Result<LogPoin
     start::decode(&bytes).ok_or(SegmentError::Damaged { path, position: 0, reason: "it does not state a log's start" })
 }
 
-/// The segments that count, from `start` to the first fault. Changes nothing.
-fn find(
-    disk: &dyn Disk,
-    config: &SegmentConfig,
-    files: &Files,
-    (start, at_most): (LogPoint, Option<LogIndex>),
-    report: &mut OpenReport,
-) -> Result<VecDeque<Segment>, SegmentError> {
-    let mut sealed = find_sealed(disk, &config.directory, files, start, report)?;
-    let last_sealed = sealed.keys().next_back().copied();
-    let mut found = VecDeque::new();
-    let mut end = start;
-    for (&base, &file_bytes) in files.logs.range(start.offset..) {
-        let path = log_path(&config.directory, base);
-        let damaged = |position, reason| SegmentError::Damaged { path: path.clone(), position, reason };
-        let before_sealed = last_sealed.is_some_and(|sealed| base <= sealed);
-        if base != end.offset {
-            if before_sealed {
-                return Err(damaged(0, "the segment before it is missing or ends early"));
+impl Survey {
+    /// Finds the segments that count, from `start` to the first fault. Changes nothing.
+    fn find(&mut self, disk: &dyn Disk, limit: Limit) -> Result<(), SegmentError> {
+        let directory = self.config.directory.clone();
+        let mut sealed = find_sealed(disk, &directory, &self.files, self.start, &mut self.report)?;
+        let last_sealed = sealed.keys().next_back().copied();
+        let mut end = self.start;
+        let logs: Vec<(Offset, u64)> =
+            self.files.logs.range(self.start.offset..).map(|(base, bytes)| (*base, *bytes)).collect();
+        for (base, file_bytes) in logs {
+            let path = log_path(&directory, base);
+            let damaged = |position, reason| SegmentError::Damaged { path: path.clone(), position, reason };
+            let before_sealed = last_sealed.is_some_and(|sealed| base <= sealed);
+            if base != end.offset {
+                if before_sealed {
+                    return Err(damaged(0, "the segment before it is missing or ends early"));
+                }
+                break;
             }
-            break;
-        }
-        let (segment, fault) = match sealed.remove(&base) {
-            Some(segment) => (segment, None),
-            None => {
-                // Its sync may have failed in an earlier process: what is believed here is sealed one day.
-                disk.forget_cached(&path)?;
-                let scan = scan(disk, config, &path, file_bytes, (end, at_most))?;
-                report.scanned += 1;
-                report.scanned_bytes += scan.segment.bytes;
-                (scan.segment, scan.fault)
+            let (segment, fault) = match sealed.remove(&base) {
+                Some(segment) => (segment, None),
+                None => {
+                    // Its sync may have failed in an earlier process: what is believed here is sealed one day.
+                    disk.forget_cached(&path)?;
+                    let scan = scan(disk, &self.config, &path, file_bytes, (end, limit))?;
+                    self.report.scanned += 1;
+                    self.report.scanned_bytes += scan.segment.bytes;
+                    self.ahead.extend(scan.ahead);
+                    (scan.segment, scan.fault)
+                }
+            };
+            if let Some(reason) = fault {
+                if before_sealed {
+                    return Err(damaged(segment.bytes, reason));
+                }
+                let (kept_bytes, cut_bytes) = (segment.bytes, file_bytes.saturating_sub(segment.bytes));
+                self.report.cut = Some(Cut { path: path.clone(), kept_bytes, cut_bytes, reason });
             }
-        };
-        if let Some(reason) = fault {
-            if before_sealed {
-                return Err(damaged(segment.bytes, reason));
+            if segment.bytes > 0 {
+                end = segment.end();
+                self.found.push_back(segment);
             }
-            let (kept_bytes, cut_bytes) = (segment.bytes, file_bytes.saturating_sub(segment.bytes));
-            report.cut = Some(Cut { path: path.clone(), kept_bytes, cut_bytes, reason });
+            if fault.is_some() {
+                break;
+            }
         }
-        if segment.bytes > 0 {
-            end = segment.end();
-            found.push_back(segment);
-        }
-        if fault.is_some() {
-            break;
-        }
+        self.report.sealed = self.found.iter().filter(|segment| segment.sealed).count();
+        Ok(())
     }
-    report.sealed = found.iter().filter(|segment| segment.sealed).count();
-    Ok(found)
 }
 
 /// The segments with a valid seal.
@@ -314,45 +392,64 @@ fn scan(
     config: &SegmentConfig,
     path: &Path,
     file_bytes: u64,
-    (previous, at_most): (LogPoint, Option<LogIndex>),
+    (previous, limit): (LogPoint, Limit),
 ) -> Result<Scan, SegmentError> {
     let mut segment = Segment::new(previous.offset);
+    let mut ahead = Vec::new();
     let mut end = previous;
     let mut len = SCAN_READ_BYTES;
-    loop {
+    let fault = loop {
         let mut rest = disk.read(path, segment.bytes, len)?;
         let is_last = rest.len() < len;
         let fault = loop {
-            match frame::decode(&rest) {
-                Ok(frame) if at_most.is_some_and(|last| frame.batch.index > last) => {
-                    break Fault::Bad("an entry that the journal does not have");
+            let fault = match frame::decode(&rest) {
+                Ok(frame) => match limit.excludes(&frame) {
+                    Some(why) => break Fault::Bad(why),
+                    None if follows(&frame, end) => {
+                        if frame.is_ahead {
+                            ahead.push((frame.batch.base_offset, place(&segment, &frame)));
+                        }
+                        drop(rest.split_to(frame.bytes));
+                        segment.add(&frame, config.index_interval_bytes);
+                        end = segment.end();
+                        continue;
+                    }
+                    None => break Fault::Bad("a frame that does not follow the one before it"),
+                },
+                Err(fault) => fault,
+            };
+            let is_end = segment.bytes + rest.len() as u64 == file_bytes;
+            match frame::filler(&rest, segment.bytes, fault, is_end) {
+                Some(len) if len <= rest.len() => {
+                    drop(rest.split_to(len));
+                    segment.fill_block();
                 }
-                Ok(frame) if follows(&frame, end) => {
-                    drop(rest.split_to(frame.bytes));
-                    segment.add(&frame, config.index_interval_bytes);
-                    end = segment.end();
-                }
-                Ok(_) => break Fault::Bad("a frame that does not follow the one before it"),
-                Err(fault) => break fault,
+                Some(len) => break Fault::Incomplete(len),
+                None => break fault,
             }
         };
-        let reason = match fault {
-            Fault::Incomplete(_) if segment.bytes == file_bytes => return Ok(Scan { segment, fault: None }),
+        break match fault {
+            Fault::Incomplete(_) if segment.bytes == file_bytes => None,
             Fault::Incomplete(needed) if !is_last && segment.bytes + needed as u64 <= file_bytes => {
                 len = SCAN_READ_BYTES.max(needed);
                 continue;
             }
-            Fault::Incomplete(_) => "the file ends within a frame",
-            Fault::Bad(reason) => reason,
+            Fault::Incomplete(_) => Some("the file ends within a frame"),
+            Fault::Bad(reason) => Some(reason),
             Fault::Version(found) => {
-                return Err(SegmentError::UnknownVersion { path: path.clone(), found, known: VERSION });
+                return Err(SegmentError::UnknownVersion { path: path.clone(), found, known: VERSION_AHEAD });
             }
         };
-        return Ok(Scan { segment, fault: Some(reason) });
-    }
+    };
+    segment.durable_bytes = segment.bytes;
+    Ok(Scan { segment, ahead, fault })
 }
 
-fn follows(frame: &frame::Frame, end: LogPoint) -> bool {
+fn place(segment: &Segment, frame: &Frame) -> Place {
+    Place { segment: segment.base, byte: segment.bytes, bytes: frame.bytes as u64, crc: frame.crc }
+}
+
+fn follows(frame: &Frame, end: LogPoint) -> bool {
     let batch = &frame.batch;
     batch.base_offset == end.offset && batch.index >= end.index && batch.term >= end.term
 }

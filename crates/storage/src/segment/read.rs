@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use bytes::Bytes;
 use lockgate_wire::Offset;
 
-use super::frame::{self, Fault, VERSION};
+use super::frame::{self, Fault, VERSION_AHEAD};
 use super::summary::Segment;
 use super::{SegmentError, Segments, StoredBatch, log_path};
 use crate::disk::FileOp;
@@ -37,7 +37,8 @@ pub struct Parsed {
     pub batches: Vec<StoredBatch>,
     /// Where to go on.
     pub next: Position,
-    /// The bytes that the next batch takes, when not even one fitted.
+    /// The bytes that the next batch takes, when not even one fitted. Without one there may be no batch either, if only
+    /// filler was read.
     pub need: Option<usize>,
 }
 
@@ -82,6 +83,7 @@ impl Segments {
         let mut batches: Vec<StoredBatch> = Vec::new();
         let mut next = at;
         let mut rest = bytes;
+        let end = segment.map_or(0, |segment| self.written_bytes(segment));
         let fault = loop {
             match frame::decode(&rest) {
                 Ok(frame) if frame.batch.base_offset == next.offset => {
@@ -91,10 +93,25 @@ impl Segments {
                     batches.push(frame.batch);
                 }
                 Ok(_) => break Fault::Bad("a whole frame of another place"),
-                Err(fault) => break fault,
+                Err(fault) => match frame::filler(&rest, next.byte, fault, next.byte + rest.len() as u64 == end) {
+                    Some(len) if len <= rest.len() => {
+                        drop(rest.split_to(len));
+                        next.byte += len as u64;
+                    }
+                    Some(len) => break Fault::Incomplete(len),
+                    None => {
+                        // Too little may be left for a frame: whether it is filler, all of it tells.
+                        let left = end.saturating_sub(next.byte) as usize;
+                        break match fault {
+                            Fault::Incomplete(needed) if needed > left && rest.len() < left => Fault::Incomplete(left),
+                            fault => fault,
+                        };
+                    }
+                },
             }
         };
-        let need = if batches.is_empty() { Some(self.needed(at, segment, fault)?) } else { None };
+        // Filler alone is no batch, but the reader gets on.
+        let need = if next.byte > at.byte { None } else { Some(self.needed(at, segment, fault)?) };
         Ok(Parsed { batches, next: self.settle(next), need })
     }
 
@@ -110,7 +127,7 @@ impl Segments {
             Fault::Version(found) => Err(SegmentError::UnknownVersion {
                 path: log_path(&self.config.directory, at.segment),
                 found,
-                known: VERSION,
+                known: VERSION_AHEAD,
             }),
             Fault::Bad(reason) => Err(self.damage(at, 0, reason)),
         }

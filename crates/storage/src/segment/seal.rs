@@ -65,6 +65,7 @@ impl Segments {
         match result {
             Ok(()) => {
                 self.segments[at].sealed = true;
+                self.segments[at].durable_bytes = self.segments[at].bytes;
                 self.advance_synced();
             }
             Err(error) => {

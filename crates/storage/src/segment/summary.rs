@@ -4,6 +4,7 @@ use lockgate_wire::{LogIndex, Offset, Term, WallMs};
 
 use super::frame::Frame;
 use super::{LogPoint, Position};
+use crate::disk::BLOCK_BYTES;
 
 /// An entry of the sparse index: what is known where a frame begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +35,8 @@ pub(super) struct Segment {
     pub(super) marks: Vec<Mark>,
     /// It is durable and takes no more frames.
     pub(super) sealed: bool,
+    /// So many bytes of it, and its name, are durable, sealed or not.
+    pub(super) durable_bytes: u64,
 }
 
 impl Segment {
@@ -49,6 +52,7 @@ impl Segment {
             bytes: 0,
             marks: Vec::new(),
             sealed: false,
+            durable_bytes: 0,
         }
     }
 
@@ -69,6 +73,11 @@ impl Segment {
         self.max_timestamp = self.max_timestamp.max(frame.max_timestamp);
         self.max_append_time = self.max_append_time.max(batch.append_time);
         self.bytes += frame.bytes as u64;
+    }
+
+    /// The next frame begins at a block.
+    pub(super) fn fill_block(&mut self) {
+        self.bytes = self.bytes.next_multiple_of(BLOCK_BYTES as u64);
     }
 
     /// The place after its last frame.

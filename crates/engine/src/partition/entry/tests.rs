@@ -30,6 +30,21 @@ fn commands_come_back() {
 }
 
 #[test]
+fn batches_that_are_in_the_segments_leave_their_places_and_headers() {
+    let batch = |n: u8| External {
+        stamp: stamp(n.into(), 300),
+        place: Place { segment: Offset(5), byte: 4096, bytes: 348, crc: n.into() },
+        header: Bytes::from(vec![n; 300]),
+    };
+    let batches = [batch(1), batch(2)];
+    let (context, data) = external(&batches);
+    let headers = batches.clone().map(|batch| External { header: batch.header.slice(..HEADER_BYTES), ..batch });
+    assert_eq!(decode(context.clone(), data.clone()), Ok(Content::External(headers.to_vec())));
+    assert!(decode(context.clone(), data.slice(1..)).is_err());
+    assert!(decode(context.slice(..context.len() - STAMP_BYTES), data).is_err());
+}
+
+#[test]
 fn stamps_and_data_that_do_not_fit_each_other_are_refused() {
     let data = Bytes::from_static(b"abc");
     assert!(decode(batches_context(&[stamp(0, 4)]), data.clone()).is_err());
@@ -42,7 +57,12 @@ fn stamps_and_data_that_do_not_fit_each_other_are_refused() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic(context in prop::collection::vec(any::<u8>(), 0..80), data in prop::collection::vec(any::<u8>(), 0..80)) {
+    fn no_bytes_make_it_panic(
+        kind in 0u8..5, stamps in prop::collection::vec(any::<u8>(), 0..80),
+        data in prop::collection::vec(any::<u8>(), 0..200), cut in any::<bool>(),
+    ) {
+        let mut context = vec![kind];
+        context.extend(&stamps[..if cut { stamps.len() } else { stamps.len() / STAMP_BYTES * STAMP_BYTES }]);
         let _ = decode(context.into(), data.into());
     }
 }

@@ -23,7 +23,7 @@ fn append(log: &mut Log, size: usize, at: MonoTime) {
 }
 
 fn flush(log: &mut Log, disk: &MemoryDisk, now: MonoTime) {
-    let ops = log.plan_flush(now, true);
+    let ops = log.plan_flush(now, Flush::All);
     assert!(!ops.is_empty());
     ops.iter().for_each(|op| drop(op.execute(disk).unwrap()));
     log.flush_done(now);
@@ -37,12 +37,12 @@ fn a_flush_is_due_by_size_or_by_time_and_one_is_under_way() {
     append(&mut log, 10, start);
     let due = start.plus_ms(FLUSH_AFTER_MS);
     assert_eq!(log.flush_deadline(), Some(due));
-    assert!(log.plan_flush(due.plus_ms(0), false).len() == 1);
+    assert!(log.plan_flush(due.plus_ms(0), Flush::Large).len() == 1);
     append(&mut log, FLUSH_BYTES as usize, due);
-    assert!(log.plan_flush(due, true).is_empty(), "the first is still under way");
+    assert!(log.plan_flush(due, Flush::All).is_empty(), "the first is still under way");
     assert_eq!(log.flush_deadline(), None);
     log.flush_done(due);
-    assert!(!log.plan_flush(due, false).is_empty(), "by its size");
+    assert!(!log.plan_flush(due, Flush::Large).is_empty(), "by its size");
     log.flush_done(due);
     assert_eq!((log.unflushed_bytes(), log.flush_deadline()), (0, None));
 }

@@ -47,9 +47,9 @@ pub(super) enum Searched {
 impl Search {
     pub(crate) fn new(log: &Log, time: WallMs, goal: Goal) -> Self {
         let scan = match log.segments.locate_time(time.0) {
-            Some(position) => Scan::at(position),
-            // Nothing that a segment has or will have is late enough: what is left is in memory.
-            None => Scan::new(log.tail_start()),
+            Some(position) if position.offset <= log.end() => Scan::at(position),
+            // Nothing that a segment has is late enough: what is left is in memory. What is written ahead does not count yet.
+            _ => Scan::new(log.tail_start()),
         };
         Self { goal, time, scan }
     }

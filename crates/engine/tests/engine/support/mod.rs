@@ -38,6 +38,8 @@ pub struct Node {
     next_request: u64,
     /// While set, these are kept back instead of carried out.
     pub hold_journal: bool,
+    /// The journal writes of this shard are kept back.
+    pub hold_journal_of: Option<usize>,
     pub hold_reads: bool,
     pub hold_background: bool,
     pub hold_mesh: bool,
@@ -94,6 +96,7 @@ impl Node {
             next_connection: 0,
             next_request: 0,
             hold_journal: false,
+            hold_journal_of: None,
             hold_reads: false,
             hold_background: false,
             hold_mesh: false,
@@ -209,6 +212,7 @@ impl Node {
     /// Carries out what was kept back.
     pub fn release(&mut self) {
         (self.hold_journal, self.hold_reads, self.hold_background) = (false, false, false);
+        self.hold_journal_of = None;
         (self.hold_mesh, self.hold_views) = (false, false);
         let held = std::mem::take(&mut self.held);
         self.queue.extend(held);
@@ -279,7 +283,8 @@ impl Node {
     }
 
     fn output(&mut self, shard: usize, output: Output) {
-        if self.is_held(&output) {
+        let is_of_held = self.hold_journal_of == Some(shard) && matches!(output, Output::Journal(_));
+        if is_of_held || self.is_held(&output) {
             self.held.push_back((shard, output));
             return;
         }

@@ -3,6 +3,7 @@
 mod crash;
 mod crash_disk;
 mod damage;
+mod external;
 mod files;
 mod format;
 mod recovery;

@@ -132,6 +132,8 @@ fn sealed_segments_are_not_scanned_again() {
     let last_base = log.segments.segments.back().unwrap().base;
     assert_eq!(log.segments.synced_end(), log.segments.segments[sealed - 1].end());
     assert_eq!(log.segments.synced_end().offset, last_base);
+    // What was opened is durable.
+    log.segments.durable();
     let before = log.segments.segments.clone();
     let report = log.reopen().unwrap();
     assert_eq!((report.sealed, report.scanned), (sealed, 1));

@@ -189,13 +189,13 @@ fn a_frame_of_a_later_version_is_refused_not_cut() {
     let mut log = Log::new(config(10_000, 200));
     log.push(1, 10, 1);
     log.change("00000000000000000000.log", |bytes| {
-        bytes[7] = frame::VERSION + 1;
+        bytes[7] = frame::VERSION_AHEAD + 1;
         let crc = crc32c::crc32c(&bytes[4..frame::HEADER_BYTES + 21]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
     });
     let error = log.reopen().unwrap_err();
     let path = log_path(DIRECTORY, Offset(0));
-    assert_eq!(error, SegmentError::UnknownVersion { path, found: frame::VERSION + 1, known: frame::VERSION });
+    assert_eq!(error, SegmentError::UnknownVersion { path, found: 3, known: 2 });
     assert!(error.to_string().contains("start a later release"));
 }
 
@@ -245,7 +245,7 @@ fn a_whole_frame_ends_the_log_when_its_offset_index_or_term_does_not_follow() {
         let kept_bytes = log.segments.size_bytes();
         let frame = batch(next, 1, 10, 1);
         log.change("00000000000000000000.log", |bytes| {
-            bytes.extend(frame::encode_header(&frame));
+            bytes.extend(frame::encode_header(&frame, false));
             bytes.extend(&frame.batch);
         });
         let report = log.reopen().unwrap();

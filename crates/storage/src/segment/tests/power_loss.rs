@@ -181,7 +181,7 @@ fn what_a_failed_sync_left_in_memory_alone_is_not_taken_for_durable_by_the_next_
     log.segments.sealed(Err(&error));
     assert_eq!(log.segments.next_seal(), None, "a sync that succeeds now would prove nothing");
     // The process is killed; the next one gets what is missing from the journal, and seals.
-    let (segments, _) = Segments::open(&log.disk, log.config.clone(), None).unwrap();
+    let (segments, _) = Segments::open(&log.disk, log.config.clone(), Limit::None).unwrap();
     log.segments = segments;
     let end = log.segments.end_offset();
     for next in log.appended.clone().into_iter().filter(|batch| batch.base_offset >= end) {
@@ -192,7 +192,7 @@ fn what_a_failed_sync_left_in_memory_alone_is_not_taken_for_durable_by_the_next_
     log.seal_all();
     assert_eq!(log.segments.synced_end().offset, Offset(2));
     log.disk.restore(|| 1);
-    let (segments, _) = Segments::open(&log.disk, log.config.clone(), None).unwrap();
+    let (segments, _) = Segments::open(&log.disk, log.config.clone(), Limit::None).unwrap();
     log.segments = segments;
     assert!(log.segments.end_offset() >= Offset(2), "what was sealed survives");
     log.assert_whole();
@@ -295,7 +295,7 @@ proptest! {
                     random >> 33
                 });
                 log.disk.fuse.set((attempt < 3).then_some((seed >> (8 * attempt)) as u32 % 16));
-                match Segments::open(&log.disk, log.config.clone(), None) {
+                match Segments::open(&log.disk, log.config.clone(), Limit::None) {
                     Ok((segments, _)) => {
                         log.segments = segments;
                         break;
