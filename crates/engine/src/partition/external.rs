@@ -13,8 +13,9 @@ use super::Partition;
 use super::entry::{self, Content, External, Stamp};
 use crate::core::Core;
 
-/// So many journal writes may wait for a flush and go along with what is written ahead.
-const MAY_WAIT_WRITES: u64 = 4;
+/// So many journal writes may wait for a flush and go along with what is written ahead: more than a partition has waiting
+/// at its bound, unless that was raised.
+const MAY_WAIT_WRITES: u64 = 20;
 
 /// Entries of one journal write whose data goes ahead of it.
 pub(crate) struct Ahead {
@@ -109,11 +110,17 @@ impl Partition {
         self.is_serving()
             && self.journal() == JournalKind::Synced
             && self.upkeep.leaves_logs_alone()
-            && self.log.unflushed_bytes() <= journal.max_write_bytes.into()
+            && self.log.unflushed_bytes() <= MAY_WAIT_WRITES * u64::from(journal.max_write_bytes)
             && self.pipeline.proposed_bytes() >= journal.external_min_bytes
     }
 
     /// Whether segments that take no more frames may be synced or removed: nothing written ahead relies on their sync.
+    pub(super) fn may_seal(&self, core: &Core) -> bool {
+        // What is written ahead next syncs them first, and does not wait for somebody else to do it.
+        self.may_let_go() && (self.log.segments.closed_are_durable() || !self.rides_along(core))
+    }
+
+    /// The same for their removal.
     pub(super) fn may_let_go(&self) -> bool {
         !self.log.is_written_ahead() || self.log.segments.closed_are_durable()
     }

@@ -35,6 +35,8 @@ enum Done {
 /// The state of that work.
 pub(super) struct Upkeep {
     background: Background<Done>,
+    /// Whether the seal under way syncs what is durable already: should that fail, it takes nothing along.
+    seals_durable: bool,
     /// Whether the directory and what says where the log begins are on their way.
     is_being_made: bool,
     directory: Path,
@@ -89,6 +91,7 @@ impl Upkeep {
     pub(super) fn new(id: PartitionId) -> Self {
         Self {
             background: Background::new(FileOwner::Background(id)),
+            seals_durable: false,
             is_being_made: false,
             directory: partition_directory(id),
             entries_since_checkpoint: 0,
@@ -114,7 +117,8 @@ impl Upkeep {
 
     /// Whether nothing is planned or wanted that a write ahead of the journal could get in the way of.
     pub(super) fn leaves_logs_alone(&self) -> bool {
-        let is_busy = self.is_being_made || self.writing_down.is_some() || self.background.syncs_logs();
+        let syncs = self.background.syncs_logs() && !self.seals_durable;
+        let is_busy = self.is_being_made || self.writing_down.is_some() || syncs;
         self.mark.is_none() && self.error().is_none() && !is_busy
     }
 }
@@ -168,6 +172,7 @@ impl Partition {
             Done::Flushed => self.log.flush_done(core.now.mono),
             Done::LogsSynced => self.logs_synced(core, result),
             Done::Sealed => {
+                self.upkeep.seals_durable = false;
                 let had_failed = self.log.segments.has_failed_sync();
                 self.log.segments.sealed(result.as_ref().copied());
                 if self.log.segments.has_failed_sync() && !had_failed {
@@ -298,10 +303,11 @@ impl Partition {
         if let Some((since, after)) = self.upkeep.rolled
             && (self.log.segments.closed_are_durable() || core.now.mono.ms_since(since) >= SEAL_AFTER_MS)
             && core.journals.buffered.synced_sequence() >= after
-            && self.may_let_go()
+            && self.may_seal(core)
         {
             self.upkeep.rolled = None;
             if let Some(ops) = self.log.segments.next_seal() {
+                self.upkeep.seals_durable = self.log.segments.closed_are_durable();
                 self.upkeep.background.plan_once(ops, Done::Sealed);
             }
         }
