@@ -105,10 +105,12 @@ impl Files {
         self.in_use.len()
     }
 
-    /// Whether one more may be made ahead of need: within the bound; or beyond it when none is open in this start, or when
-    /// the next write is the one that lets a file go.
-    pub(super) fn may_prepare(&self, is_open: bool) -> bool {
-        self.in_use.len() < self.max || !is_open || self.has_unstated()
+    /// Whether one more may be made ahead of need: within the bound; or beyond it when none is open in this start, when the
+    /// next write is the one that lets a file go, or when something waits that no file of the reserve has room for: only
+    /// what makes room gets that far.
+    pub(super) fn may_prepare(&self, is_open: bool, waits: bool) -> bool {
+        let is_used_up = waits && self.in_use.len() == self.max;
+        self.in_use.len() < self.max || is_used_up || !is_open || self.has_unstated()
     }
 
     /// Files that may still be opened for this.

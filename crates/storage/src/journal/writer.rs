@@ -337,7 +337,7 @@ impl JournalWriter {
     pub fn prepare(&mut self) -> Option<FileOp> {
         let busy =
             self.free.is_some() || self.preparing.is_some() || self.retry_prepare_at.is_some_and(|at| at > self.clock);
-        let is_bound = !self.files.may_prepare(self.file.is_some());
+        let is_bound = !self.files.may_prepare(self.file.is_some(), !self.pending.is_empty());
         if busy || is_bound || self.poison.is_some() || self.ending == Ending::Done {
             return None;
         }

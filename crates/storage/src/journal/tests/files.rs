@@ -182,9 +182,7 @@ fn publishes_end_before_the_reserve_and_what_makes_room_still_fits() {
     }
     assert_eq!(rig.writer.files(), 4);
     fill(&mut rig, 5);
-    rig.append(1, 10);
-    prepare(&rig.disk, &mut rig.writer);
-    assert_eq!(rig.writer.start_write(rig.now), None, "the bound is the bound");
+    assert_eq!(rig.writer.prepare(), None, "the bound is the bound");
     assert_eq!(rig.files().len() as u64, FILES);
 }
 
@@ -192,9 +190,7 @@ fn publishes_end_before_the_reserve_and_what_makes_room_still_fits() {
 fn at_the_bound_the_write_that_frees_a_file_gets_one() {
     let mut rig = bounded(Synced);
     fill(&mut rig, 5);
-    rig.append(1, 10);
-    prepare(&rig.disk, &mut rig.writer);
-    assert_eq!(rig.writer.start_write(rig.now), None);
+    assert_eq!(rig.writer.prepare(), None);
     rig.writer.release(Sequence(16));
     assert!(rig.write().open.is_some());
     remove(&mut rig);
@@ -300,4 +296,19 @@ fn a_file_is_taken_over_whole_or_not_at_all() {
             assert_eq!(recover_all(&disk, &rig.config).unwrap().records, expected, "after {calls} calls, died: {died}");
         }
     }
+}
+
+#[test]
+fn what_makes_room_gets_a_file_beyond_the_bound_once_the_reserve_is_used_up() {
+    let mut rig = bounded(Synced);
+    fill(&mut rig, FILES as usize);
+    assert_eq!(rig.writer.prepare(), None, "nothing waits");
+    rig.append(1, 10);
+    rig.write();
+    assert_eq!(journal_files(&rig), FILES as usize + 1);
+    while rig.writer.room_in_file() > 0 {
+        rig.write_blocks(1, 1);
+    }
+    rig.append(1, 10);
+    assert_eq!(rig.writer.prepare(), None, "one and no more");
 }
