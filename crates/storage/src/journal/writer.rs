@@ -333,12 +333,15 @@ impl JournalWriter {
         }
     }
 
+    fn may_prepare(&self) -> bool {
+        self.files.may_prepare(self.file.is_some(), !self.pending.is_empty())
+    }
+
     /// The next file to be made ahead of need: at most one is being made, and one is ready.
     pub fn prepare(&mut self) -> Option<FileOp> {
         let busy =
             self.free.is_some() || self.preparing.is_some() || self.retry_prepare_at.is_some_and(|at| at > self.clock);
-        let is_bound = !self.files.may_prepare(self.file.is_some(), !self.pending.is_empty());
-        if busy || is_bound || self.poison.is_some() || self.ending == Ending::Done {
+        if busy || !self.may_prepare() || self.poison.is_some() || self.ending == Ending::Done {
             return None;
         }
         let path = self.config.path(&format::free_name(self.next_free));
@@ -457,7 +460,7 @@ impl JournalWriter {
         // Records that wait for a file are no mark, and time alone does not move them.
         let can_mark = self.in_flight.is_none() && self.pending.is_empty() && self.room() >= BLOCK_BYTES;
         let mark = self.mark_due().filter(|_| can_mark);
-        let retry = self.retry_prepare_at.filter(|_| self.preparing.is_none());
+        let retry = self.retry_prepare_at.filter(|_| self.preparing.is_none() && self.may_prepare());
         mark.into_iter().chain(retry).chain(self.files.deadline()).min()
     }
 

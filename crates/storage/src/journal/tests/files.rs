@@ -312,3 +312,18 @@ fn what_makes_room_gets_a_file_beyond_the_bound_once_the_reserve_is_used_up() {
     rig.append(1, 10);
     assert_eq!(rig.writer.prepare(), None, "one and no more");
 }
+
+#[test]
+fn a_file_that_could_not_be_made_is_tried_again_only_while_it_is_wanted() {
+    let mut rig = bounded(Synced);
+    fill(&mut rig, FILES as usize - 1);
+    rig.write_blocks(1, 1);
+    rig.mark();
+    rig.writer.release(Sequence(16));
+    assert!(rig.writer.prepare().is_some(), "the statement may need a file");
+    rig.writer.prepared(Err(failure(DiskError::ENOSPC)));
+    assert!(rig.writer.next_deadline().is_some());
+    // It found room where the journal is.
+    assert!(rig.write().open.is_none());
+    assert_eq!(rig.writer.next_deadline(), None);
+}
