@@ -18,6 +18,7 @@ pub mod inspect;
 mod open;
 mod read;
 mod retention;
+mod scrub;
 mod seal;
 mod start;
 mod summary;
@@ -34,6 +35,7 @@ use crate::disk::{DiskError, Path};
 pub use open::{Cut, OpenReport, sealed_end};
 pub use read::{Parsed, Position};
 pub use retention::Retention;
+pub use scrub::{Damage, Place, Scrub, Scrubbed};
 use summary::Segment;
 
 /// Default distance of two entries of a segment's index.

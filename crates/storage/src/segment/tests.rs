@@ -5,6 +5,7 @@ mod damage;
 mod power_loss;
 mod reading;
 mod retaining;
+mod scrubbing;
 
 use bytes::Bytes;
 use lockgate_wire::batch::{BatchBuilder, Codec, Record};
