@@ -11,6 +11,7 @@ pub(crate) mod log;
 mod pipeline;
 mod producers;
 mod readers;
+mod scrub;
 mod serve;
 pub(crate) mod state;
 pub(crate) mod upkeep;
@@ -37,6 +38,7 @@ use self::pipeline::Pipeline;
 use self::producers::Remembered;
 pub(crate) use self::readers::ReaderId;
 use self::readers::Readers;
+use self::scrub::Damaged;
 use self::state::State;
 use self::upkeep::Upkeep;
 use crate::core::Core;
@@ -72,6 +74,7 @@ pub(crate) struct Partition {
     /// Cursor changes that were proposed: index and who waits.
     changes: VecDeque<(LogIndex, Origin)>,
     upkeep: Upkeep,
+    damaged: Damaged,
 }
 
 impl Partition {
@@ -97,6 +100,7 @@ impl Partition {
             readers: Readers::default(),
             changes: VecDeque::new(),
             upkeep: Upkeep::new(id),
+            damaged: Damaged::default(),
         }
     }
 

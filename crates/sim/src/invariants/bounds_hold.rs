@@ -112,7 +112,7 @@ pub fn check_drained(metrics: &ShardMetrics) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use lockgate_engine::{JournalSettings, Limits};
+    use lockgate_engine::{JournalSettings, Limits, ScrubSettings};
     use lockgate_wire::{NodeId, Uid};
 
     use super::*;
@@ -127,6 +127,7 @@ mod tests {
             journals: 0,
             incarnation: 1,
             journal: JournalSettings { file_bytes: 4 << 20, max_write_bytes: 2 << 20, max_bytes: 64 << 20 },
+            scrub: ScrubSettings::default(),
             limits,
             advertise: Vec::new(),
             version: "test".into(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lockgate_engine::limits::Limits;
-use lockgate_engine::{JournalSettings, NodeConfig};
+use lockgate_engine::{JournalSettings, NodeConfig, ScrubSettings};
 use lockgate_storage::journal::BLOCK_BYTES;
 use lockgate_wire::{NodeId, Uid};
 
@@ -82,7 +82,8 @@ impl Plan {
             journals: 0,
             incarnation: 0,
             journal: JournalSettings { file_bytes, max_write_bytes, max_bytes: draw_max_bytes(file_bytes, rng) },
-            limits: draw_limits(rng),
+            scrub: draw_scrub(rng),
+            limits: Limits { seal_after_ms: rng.magnitude(100..=30_000), ..draw_limits(rng) },
             advertise: Vec::new(),
             version: "sim".to_owned(),
         };
@@ -124,6 +125,14 @@ impl Faults {
 /// Mostly so small that the journals are at their bound all the time.
 fn draw_max_bytes(file_bytes: u64, rng: &mut Rng) -> u64 {
     if rng.per_mille(200) { JournalSettings::default().max_bytes } else { file_bytes * *rng.pick(&[4, 4, 4, 5, 6, 8]) }
+}
+
+/// Mostly so fast that there are several passes in a run, and slower than that too.
+fn draw_scrub(rng: &mut Rng) -> ScrubSettings {
+    if rng.per_mille(200) {
+        return ScrubSettings::default();
+    }
+    ScrubSettings { bytes_per_second: rng.magnitude(64 << 10..=64 << 20), every_ms: rng.magnitude(10..=10_000) }
 }
 
 /// Often the defaults, else so small that the bounds are met all the time.
