@@ -146,6 +146,18 @@ fn two_places_of_one_segment_are_both_found() {
 }
 
 #[test]
+fn a_log_that_lost_its_end_is_one_place_and_a_seal_that_got_a_longer_one_is_another() {
+    let mut log = Log::new(config(4_000, 200));
+    (0..30).for_each(|_| log.push(1, 150, 1));
+    log.seal_all();
+    let bytes = log.segments.segments[0].bytes;
+    log.change(&file(Offset(0), "log"), |bytes| bytes.truncate(900));
+    log.change(&file(Offset(0), "index"), |bytes| bytes.push(0));
+    let places: Vec<Place> = log.pass(500).into_iter().map(|(place, _)| place).collect();
+    assert!(places.len() == 2 && places[0].1 <= 900 && places[1] == (Offset(0), bytes), "{places:?}");
+}
+
+#[test]
 fn a_segment_with_whole_frames_of_another_is_damaged() {
     let mut log = Log::new(config(1_000, 200));
     (0..30).for_each(|_| log.push(1, 150, 1));
@@ -161,13 +173,13 @@ fn entries_that_go_back_or_end_elsewhere_than_sealed_are_damage() {
     (0..30).for_each(|_| log.push(1, 150, 1));
     log.seal_all();
     let end = log.segments.segments[0].end();
-    let bytes = log.segments.segments[0].bytes as usize;
-    for wrong in [0, end.index.0 + 7] {
+    let frames = log.between(Offset(0), end.offset).to_vec();
+    for (number, wrong) in [(1, 0), (frames.len() - 1, end.index.0 + 7)] {
         let before = log.disk.file(&format!("{DIRECTORY}/{}", file(Offset(0), "log"))).unwrap();
-        let last = StoredBatch { index: LogIndex(wrong), ..log.between(Offset(0), end.offset).last().unwrap().clone() };
-        let from = bytes - frame::frame_bytes(&last) as usize;
+        let frame = StoredBatch { index: LogIndex(wrong), ..frames[number].clone() };
+        let from = frames[..number].iter().map(frame::frame_bytes).sum::<u64>() as usize;
         log.change(&file(Offset(0), "log"), |bytes| {
-            bytes.splice(from..from + frame::HEADER_BYTES, frame::encode_header(&last));
+            bytes.splice(from..from + frame::HEADER_BYTES, frame::encode_header(&frame));
         });
         assert_eq!(log.read_all().len(), 30, "a reader takes it");
         let found = log.pass(1 << 20);
