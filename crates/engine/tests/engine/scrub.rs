@@ -120,7 +120,8 @@ fn a_scrub_keeps_its_rate_reads_all_of_it_and_rests_after_a_pass() {
     assert!(seconds.iter().all(|bytes| *bytes <= RATE + READ_BYTES), "{seconds:?}");
     // Of those that are cut off by the beginning and the end nothing can be said.
     let mut runs: Vec<&[u64]> = seconds.chunk_by(|a, b| (*a > 0) == (*b > 0)).collect();
-    (runs.pop(), runs.remove(0));
+    runs.pop();
+    runs.remove(0);
     let (passes, rests): (Vec<&[u64]>, Vec<&[u64]>) = runs.into_iter().partition(|run| run[0] > 0);
     assert!(passes.len() >= 3 && rests.len() >= 3, "{seconds:?}");
     // A frame that a read ends in is read again with the next.
