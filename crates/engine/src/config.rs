@@ -22,6 +22,8 @@ pub struct NodeConfig {
     pub incarnation: u64,
     /// Journal sizes.
     pub journal: JournalSettings,
+    /// How segments are read again.
+    pub scrub: ScrubSettings,
     /// The bounds.
     pub limits: Limits,
     /// Client addresses told in topology; empty: clients stay where they are.
@@ -46,6 +48,21 @@ pub struct JournalSettings {
 impl Default for JournalSettings {
     fn default() -> Self {
         Self { file_bytes: 64 << 20, max_write_bytes: 4 << 20, max_bytes: 1 << 30, external_min_bytes: 256 << 10 }
+    }
+}
+
+/// How sealed segments are read again in the background, so that damage is found before a reader comes to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScrubSettings {
+    /// Most bytes of a shard that are read in a second; 0: nothing is.
+    pub bytes_per_second: u64,
+    /// How long it rests between the end of a pass and the beginning of the next. The first begins with the start.
+    pub every_ms: u64,
+}
+
+impl Default for ScrubSettings {
+    fn default() -> Self {
+        Self { bytes_per_second: 4 << 20, every_ms: 7 * 24 * 3_600_000 }
     }
 }
 

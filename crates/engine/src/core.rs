@@ -52,6 +52,8 @@ pub(crate) enum FileOwner {
     Background(PartitionId),
     /// A read for a reader of a partition.
     Read(PartitionId, crate::partition::ReaderId),
+    /// The shard's scrub.
+    Scrub,
     /// The background work of the catalog.
     Catalog,
     /// A deleted partition's directory.

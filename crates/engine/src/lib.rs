@@ -23,7 +23,7 @@ mod route;
 mod session;
 mod shard;
 
-pub use config::{JournalSettings, NodeConfig};
+pub use config::{JournalSettings, NodeConfig, ScrubSettings};
 pub use input::Input;
 pub use limits::Limits;
 /// The table of topic settings, for help texts and documentation.

@@ -41,6 +41,8 @@ pub struct Limits {
     pub unflushed_bytes_per_partition: u64,
     /// Memory that a shard's partitions keep for readers at the end of the log, shared evenly among them.
     pub tail_bytes_per_shard: u64,
+    /// A rolled segment is synced and sealed after this long, when the kernel has written most of it back by itself.
+    pub seal_after_ms: u64,
     /// Payload of one delivery; one batch is always delivered whole.
     pub delivery_bytes: u32,
     /// Longest wait of a fetch.
@@ -69,6 +71,7 @@ impl Default for Limits {
             producer_expiry_ms: 24 * 3_600_000,
             unflushed_bytes_per_partition: 64 << 20,
             tail_bytes_per_shard: 64 << 20,
+            seal_after_ms: 30_000,
             delivery_bytes: 1 << 20,
             fetch_wait_ms: 30_000,
             drain_ms: 10_000,
@@ -104,9 +107,14 @@ pub const FLUSH_AFTER_MS: u64 = 1_000;
 pub const TOLD_READ_FAILURES: usize = 64;
 /// Bytes read at once from a segment for a reader.
 pub const READ_AHEAD_BYTES: usize = 1 << 20;
-/// A rolled segment is synced and sealed after this long, when the kernel has written most of it back by itself. One that is
-/// durable already need not wait.
-pub const SEAL_AFTER_MS: u64 = 30_000;
+/// Bytes that a scrub reads at once, unless a frame is larger.
+pub const SCRUB_READ_BYTES: usize = 256 << 10;
+/// A read of a scrub counts as so many bytes at least: devices do not do any number of small ones.
+pub const SCRUB_READ_COUNTS_BYTES: u64 = 16 << 10;
+/// How soon a scrub that gives way to the journals' or the disk's want of room looks again.
+pub const SCRUB_GIVES_WAY_MS: u64 = 250;
+/// Damaged places that a scrub remembers of a partition; it says nothing of further ones while these are there.
+pub const DAMAGED_PLACES: usize = 64;
 /// How often retention is applied.
 pub const RETENTION_EVERY_MS: u64 = 1_000;
 /// A start whose wall clock is further ahead of the newest append time leaves a line about it.

@@ -76,6 +76,10 @@ pub struct ShardMetrics {
     pub checkpoints: u64,
     /// Segments removed by retention.
     pub segments_expired: u64,
+    /// Bytes of sealed segments that were read again.
+    pub scrub_bytes: u64,
+    /// Gauge: places in sealed segments that are known to be damaged.
+    pub damaged_places: u64,
     /// File operations that failed.
     pub file_failures: u64,
     /// Gauge: the version of the view.

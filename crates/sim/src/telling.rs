@@ -112,6 +112,7 @@ impl Display for Operation<'_> {
         let sum = |pieces: &[bytes::Bytes]| pieces.iter().map(bytes::Bytes::len).sum::<usize>();
         match self.0 {
             FileOp::Read { path, offset, len } => write!(f, "read {path} at {offset}, {len} bytes"),
+            FileOp::Reread { path, offset, len } => write!(f, "read {path} again at {offset}, {len} bytes"),
             FileOp::Write { path, offset, pieces } => write!(f, "write {path} at {offset}, {} bytes", sum(pieces)),
             FileOp::Replace { path, pieces } => write!(f, "replace {path} by {} bytes", sum(pieces)),
             FileOp::Truncate { path, bytes } => write!(f, "truncate {path} to {bytes} bytes"),

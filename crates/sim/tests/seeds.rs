@@ -28,16 +28,12 @@ fn a_seed_gives_the_same_run_again_here_and_in_another_process() {
     assert!(text.contains(&format!("hash {:016x}", here.hash)), "{text}");
 }
 
-/// A seed with so few operations in its first minute that it takes longer.
-const LONG_SEED: u64 = 14;
-
 #[test]
 fn a_reduction_that_leaves_everything_in_is_the_whole_run() {
-    for seed in [3, 5, 8, LONG_SEED] {
+    for seed in [3, 5, 8] {
         let whole = run(seed, false);
         let reduced = run_reduced(seed, &shrink::whole(&whole), false);
         assert_eq!(reduced.hash, whole.hash, "seed {seed}");
-        assert_eq!(whole.stir > 60_000_000_000, seed == LONG_SEED, "seed {seed} stirs for {} ns", whole.stir);
     }
 }
 

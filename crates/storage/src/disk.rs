@@ -37,10 +37,20 @@ impl DiskError {
     pub const ENOSPC: i32 = 28;
     /// The quota is used up.
     pub const EDQUOT: i32 = 122;
+    /// No memory.
+    pub const ENOMEM: i32 = 12;
+    /// Too many open files in the system.
+    pub const ENFILE: i32 = 23;
+    /// Too many open files in the process.
+    pub const EMFILE: i32 = 24;
 
     /// True when room on the device would mend it.
     pub fn is_full(&self) -> bool {
         matches!(self.errno, Self::ENOSPC | Self::EDQUOT)
+    }
+    /// True when the process or the machine lacks what the operation takes, so that it says nothing of the file.
+    pub fn is_want_of_means(&self) -> bool {
+        matches!(self.errno, Self::ENOMEM | Self::ENFILE | Self::EMFILE)
     }
     /// True when something was not made durable. To try it again would prove nothing.
     pub fn is_sync(&self) -> bool {
@@ -82,6 +92,10 @@ pub trait Disk {
     fn size(&self, path: &str) -> DiskResult<u64>;
     /// Up to `len` bytes from `offset`; fewer only at the end of the file.
     fn read(&self, path: &str, offset: u64, len: usize) -> DiskResult<Bytes>;
+    /// As [`Disk::read`], but what the device has and not what was kept in memory of it. For what is synced.
+    fn reread(&self, path: &str, offset: u64, len: usize) -> DiskResult<Bytes> {
+        self.read(path, offset, len)
+    }
     /// Writes all the pieces, one after another, from `offset`, making the file if it is not there. Bytes between the
     /// end of the file and `offset` become zero.
     fn write(&self, path: &str, offset: u64, pieces: &[Bytes]) -> DiskResult<()>;
@@ -116,6 +130,15 @@ pub trait Disk {
 pub enum FileOp {
     /// Bytes from `offset`; fewer only at the end of the file.
     Read {
+        /// The file.
+        path: Path,
+        /// Where to start.
+        offset: u64,
+        /// How many bytes.
+        len: usize,
+    },
+    /// As [`FileOp::Read`], but what the device has and not what was kept in memory of it. For what is synced.
+    Reread {
         /// The file.
         path: Path,
         /// Where to start.
@@ -186,6 +209,7 @@ impl FileOp {
     pub fn execute(&self, disk: &dyn Disk) -> DiskResult<Bytes> {
         match self {
             Self::Read { path, offset, len } => return disk.read(path, *offset, *len),
+            Self::Reread { path, offset, len } => return disk.reread(path, *offset, *len),
             Self::Write { path, offset, pieces } => disk.write(path, *offset, pieces)?,
             Self::Sync { path } => {
                 disk.sync(path)?;

@@ -12,6 +12,7 @@ pub(crate) mod log;
 mod pipeline;
 mod producers;
 mod readers;
+mod scrub;
 mod serve;
 pub(crate) mod state;
 pub(crate) mod upkeep;
@@ -38,6 +39,7 @@ use self::pipeline::Pipeline;
 use self::producers::Remembered;
 pub(crate) use self::readers::ReaderId;
 use self::readers::Readers;
+use self::scrub::Damaged;
 use self::state::State;
 use self::upkeep::Upkeep;
 use crate::core::Core;
@@ -73,6 +75,7 @@ pub(crate) struct Partition {
     /// Cursor changes that were proposed: index and who waits.
     changes: VecDeque<(LogIndex, Origin)>,
     upkeep: Upkeep,
+    damaged: Damaged,
 }
 
 impl Partition {
@@ -98,6 +101,7 @@ impl Partition {
             readers: Readers::default(),
             changes: VecDeque::new(),
             upkeep: Upkeep::new(id),
+            damaged: Damaged::default(),
         }
     }
 

@@ -16,7 +16,7 @@ use super::{Partition, Phase};
 use crate::background::Background;
 use crate::config::partition_directory;
 use crate::core::{Core, FileOwner};
-use crate::limits::{CHECKPOINT_BYTES, CHECKPOINT_ENTRIES, RETENTION_EVERY_MS, RETRY_FILE_MS, SEAL_AFTER_MS};
+use crate::limits::{CHECKPOINT_BYTES, CHECKPOINT_ENTRIES, RETENTION_EVERY_MS, RETRY_FILE_MS};
 use crate::output::Level;
 
 /// What a finished plan completes.
@@ -301,7 +301,8 @@ impl Partition {
             self.upkeep.rolled = Some((core.now.mono, self.durable_after(core)));
         }
         if let Some((since, after)) = self.upkeep.rolled
-            && (self.log.segments.closed_are_durable() || core.now.mono.ms_since(since) >= SEAL_AFTER_MS)
+            && (self.log.segments.closed_are_durable()
+                || core.now.mono.ms_since(since) >= core.node.limits.seal_after_ms)
             && core.journals.buffered.synced_sequence() >= after
             && self.may_seal(core)
         {

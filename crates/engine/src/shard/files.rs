@@ -20,6 +20,7 @@ impl Shard {
             FileOwner::Read(id, reader) => {
                 self.with_partition(id, |partition, core| partition.read_done(core, (reader, token), result))
             }
+            FileOwner::Scrub => self.scrub_read(result),
             FileOwner::Catalog => {
                 if let Some(controller) = &mut self.controller {
                     controller.file_done(&mut self.core, result);

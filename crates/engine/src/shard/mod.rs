@@ -9,6 +9,7 @@ mod files;
 mod groups;
 mod requests;
 mod room;
+mod scrub;
 mod stop;
 mod view;
 
@@ -26,6 +27,7 @@ use self::external::WrittenAhead;
 use self::groups::JOURNALS;
 use self::requests::Gather;
 use self::room::Room;
+use self::scrub::Scrubbing;
 use self::stop::Stopping;
 use crate::config::NodeConfig;
 use crate::controller::Controller;
@@ -74,6 +76,7 @@ pub struct Shard {
     buffered_sync: BufferedSync,
     written_ahead: WrittenAhead,
     room: Room,
+    scrubbing: Scrubbing,
     stopping: Option<Stopping>,
     events: Vec<Event>,
 }
@@ -115,6 +118,7 @@ impl Shard {
             buffered_sync: BufferedSync::default(),
             written_ahead: WrittenAhead::default(),
             room: Room::default(),
+            scrubbing: Scrubbing::default(),
             stopping: None,
             events: Vec::new(),
         };
@@ -172,6 +176,7 @@ impl Shard {
             controller.look_after(&mut self.core, stopping);
         }
         self.report_view();
+        self.go_on_scrubbing();
         self.pass_on_replies();
         self.sessions.resume(&mut self.core);
         self.settle_dirty();
@@ -200,6 +205,7 @@ impl Shard {
             .chain(self.controller.as_ref().and_then(Controller::deadline))
             .chain(self.buffered_sync.deadline())
             .chain(self.room_deadline())
+            .chain(self.scrub_deadline())
             .chain(self.stopping.as_ref().map(Stopping::deadline))
             .min()
     }
@@ -217,6 +223,7 @@ impl Shard {
         metrics.buffered_journal_files = self.core.journals.buffered.files() as u64;
         metrics.partitions_unsynced = partitions.clone().filter(|p| p.needs_restart()).count() as u64;
         metrics.partitions = partitions.len() as u64;
+        metrics.damaged_places = partitions.clone().map(|p| p.damaged_places().0 as u64).sum();
         metrics.partitions_serving = partitions.clone().filter(|p| p.is_serving()).count() as u64;
         metrics.partitions_failed = partitions.clone().filter(|p| p.is_failed()).count() as u64;
         metrics.tail_bytes = partitions.clone().map(Partition::tail_bytes).sum();
@@ -255,8 +262,17 @@ impl Shard {
             let id = partition.id;
             format!("shard {shard}: a sync of the segments of partition {id} failed; restart the broker")
         });
+        let damaged = self.partitions.values().filter_map(|partition| match partition.damaged_places() {
+            (places, Some(first)) => {
+                let id = partition.id;
+                Some(format!(
+                    "shard {shard}: segments of partition {id} are damaged (places: {places}); the first: {first}"
+                ))
+            }
+            _ => None,
+        });
         let full = journal.into_iter().chain((partitions > 0).then_some(files));
-        full.chain(at_bound).chain(unsynced.take(NAMED_MAX)).collect()
+        full.chain(at_bound).chain(unsynced.take(NAMED_MAX)).chain(damaged.take(NAMED_MAX)).collect()
     }
 
     /// The journals that are at their bound.

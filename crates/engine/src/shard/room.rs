@@ -62,7 +62,7 @@ impl Shard {
     }
 
     /// Never where something may be lost: for what that was, the journals are kept as they are.
-    fn wants_room(&self) -> bool {
+    pub(super) fn wants_room(&self) -> bool {
         let keeps_all = self.doubts.is_some() || self.core.host.suspects().next().is_some();
         !keeps_all && JOURNALS.iter().any(|kind| self.core.journals.get(*kind).wants_room())
     }

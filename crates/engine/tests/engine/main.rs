@@ -15,6 +15,7 @@ mod readers;
 mod recovery;
 mod room;
 mod scenarios;
+mod scrub;
 mod sessions;
 mod stop;
 mod streams;

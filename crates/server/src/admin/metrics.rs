@@ -177,6 +177,10 @@ pub const METRICS: &[Metric] = &[
     counter("lockgate_entries_applied_total", "Log entries applied.", |p| p.engine.entries_applied),
     counter("lockgate_checkpoints_total", "Checkpoints written.", |p| p.engine.checkpoints),
     counter("lockgate_segments_expired_total", "Segments removed by retention.", |p| p.engine.segments_expired),
+    counter("lockgate_scrub_bytes_total", "Bytes of sealed segments that were read again.", |p| p.engine.scrub_bytes),
+    gauge("lockgate_scrub_damaged_places", "Places in sealed segments that are known to be damaged.", |p| {
+        p.engine.damaged_places
+    }),
     counter("lockgate_file_failures_total", "File operations that failed.", |p| p.engine.file_failures),
     gauge("lockgate_file_ops_waiting", "File operations that wait for room in a lane.", |p| p.io.file_ops_waiting),
     counter("lockgate_mesh_frames_total", "Frames sent to other shards.", |p| p.engine.mesh_frames),

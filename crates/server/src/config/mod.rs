@@ -15,7 +15,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use lockgate_engine::{JournalSettings, Limits, NodeConfig};
+use lockgate_engine::{JournalSettings, Limits, NodeConfig, ScrubSettings};
 use lockgate_wire::NodeId;
 
 use crate::data_dir::Identity;
@@ -102,6 +102,8 @@ pub struct Config {
     pub shards: u16,
     /// Journal sizes.
     pub journal: JournalSettings,
+    /// How segments are read again.
+    pub scrub: ScrubSettings,
     /// The engine's bounds.
     pub limits: Limits,
     /// How long a stop waits for what was taken, in milliseconds.
@@ -176,6 +178,7 @@ impl Config {
             journals: identity.journals,
             incarnation: identity.incarnation,
             journal: self.journal,
+            scrub: self.scrub,
             limits: self.limits.clone(),
             advertise: self.advertise.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -203,6 +206,10 @@ impl Config {
                 max_write_bytes: values.number("journal.max_write_bytes") as u32,
                 max_bytes: values.number("journal.max_bytes"),
                 external_min_bytes: values.number("journal.external_min_bytes"),
+            },
+            scrub: ScrubSettings {
+                bytes_per_second: values.number("scrub.bytes_per_second"),
+                every_ms: values.number("scrub.every"),
             },
             limits: Limits {
                 connections_per_shard: values.number("limits.connections_per_shard") as u32,

@@ -5,6 +5,7 @@ use super::value::Kind;
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
+const DAY_MS: u64 = 24 * 3_600_000;
 
 /// When a changed value takes effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -214,6 +215,18 @@ pub const SETTINGS: &[Setting] = &[
         bytes(MIB, 64 * GIB),
         "64MiB",
         "Memory of a shard for the ends of its partitions' logs, from which tailing readers are served.",
+    ),
+    setting(
+        "scrub.bytes_per_second",
+        bytes(0, GIB),
+        "4MiB",
+        "Most bytes of a shard's sealed segments that are read again in a second, to find damage; 0 turns it off.",
+    ),
+    setting(
+        "scrub.every",
+        Kind::Duration { min_ms: 1_000, max_ms: 365 * DAY_MS },
+        "7d",
+        "How long that rests between the end of a pass over all segments and the next; the first begins with the start.",
     ),
     setting(
         "sessions.hello_timeout",

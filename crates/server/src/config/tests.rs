@@ -32,6 +32,16 @@ fn the_engines_defaults_are_the_tables_defaults() {
     let config = Config::load(&sources("", &[], &[])).unwrap();
     assert_eq!(config.limits, Limits::default());
     assert_eq!(config.journal, JournalSettings::default());
+    assert_eq!(config.scrub, ScrubSettings::default());
+}
+
+#[test]
+fn long_times_are_written_in_hours_and_days() {
+    let every =
+        |text: &str| Config::load(&sources("", &[("LOCKGATE_SCRUB_EVERY", text)], &[])).map(|c| c.scrub.every_ms);
+    assert_eq!((every("12h"), every("2d")), (Ok(12 * 3_600_000), Ok(48 * 3_600_000)));
+    let allowed = "a time from 1s to 365d with its unit, like 250ms, 10s or 5m";
+    assert!(every("366d").unwrap_err()[0].problem.contains(allowed));
 }
 
 #[test]

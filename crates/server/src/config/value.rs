@@ -22,7 +22,7 @@ pub enum Kind {
         /// The value is a multiple of this.
         multiple_of: u64,
     },
-    /// A time with its unit: `250ms`, `10s`, `5m`.
+    /// A time with its unit: `250ms`, `10s`, `5m`, `12h`, `7d`.
     Duration {
         /// Least, in milliseconds.
         min_ms: u64,
@@ -56,6 +56,10 @@ pub enum Value {
     /// The word.
     Choice(&'static str),
 }
+
+const DAY_MS: u64 = 24 * 3_600_000;
+/// The units of times, in milliseconds.
+const TIMES: &[(&str, u64)] = &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", DAY_MS)];
 
 impl Kind {
     /// What is allowed, in words.
@@ -93,9 +97,9 @@ impl Kind {
                     .filter(|n| (min..=max).contains(n) && n % multiple_of == 0)
                     .map(Value::Number)
             }
-            Self::Duration { min_ms, max_ms } => with_unit(text, &[("ms", 1), ("s", 1_000), ("m", 60_000)])
-                .filter(|n| (min_ms..=max_ms).contains(n))
-                .map(Value::Number),
+            Self::Duration { min_ms, max_ms } => {
+                with_unit(text, TIMES).filter(|n| (min_ms..=max_ms).contains(n)).map(Value::Number)
+            }
             Self::Address => address(text).map(Value::Address),
             Self::Hosts { max } => hosts(text).filter(|hosts| hosts.len() <= max).map(Value::Hosts),
             Self::Directory => (!text.is_empty()).then(|| Value::Directory(text.into())),
@@ -155,5 +159,8 @@ pub(crate) fn size(bytes: u64) -> String {
 }
 
 fn time(ms: u64) -> String {
+    if ms >= DAY_MS && ms.is_multiple_of(DAY_MS) {
+        return format!("{}d", ms / DAY_MS);
+    }
     if ms >= 1_000 && ms.is_multiple_of(1_000) { format!("{}s", ms / 1_000) } else { format!("{ms}ms") }
 }

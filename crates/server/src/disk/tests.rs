@@ -29,6 +29,11 @@ fn conforms(disk: &dyn Disk) {
     disk.sync("a/file").unwrap();
     disk.forget_cached("a/file").unwrap();
     assert_eq!(disk.read("a/file", 0, 9).unwrap(), "on\0\0", "what was synced is not forgotten");
+    assert_eq!(
+        (disk.reread("a/file", 1, 9).unwrap(), disk.reread("a/file", 4, 1).unwrap()),
+        (bytes("n\0\0"), bytes(""))
+    );
+    assert!(disk.reread("a/nothing", 0, 9).unwrap_err().is_missing());
     disk.sync_directory("a").unwrap();
 
     disk.write("a/other", 0, &[bytes("other")]).unwrap();

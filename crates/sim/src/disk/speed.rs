@@ -38,7 +38,7 @@ impl DiskSpeed {
     /// How long a file operation takes.
     pub fn file(&self, op: &FileOp, rng: &mut Rng) -> Time {
         let base = match op {
-            FileOp::Read { .. } => self.read,
+            FileOp::Read { .. } | FileOp::Reread { .. } => self.read,
             FileOp::Write { .. } => self.write,
             FileOp::Zero { .. } | FileOp::Replace { .. } => 3 * (self.write + self.sync),
             FileOp::Sync { .. }

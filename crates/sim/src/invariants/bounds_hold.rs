@@ -112,7 +112,7 @@ pub fn check_drained(metrics: &ShardMetrics) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use lockgate_engine::{JournalSettings, Limits};
+    use lockgate_engine::{JournalSettings, Limits, ScrubSettings};
     use lockgate_wire::{NodeId, Uid};
 
     use super::*;
@@ -132,6 +132,7 @@ mod tests {
                 max_bytes: 64 << 20,
                 ..Default::default()
             },
+            scrub: ScrubSettings::default(),
             limits,
             advertise: Vec::new(),
             version: "test".into(),

@@ -13,6 +13,7 @@ mod only_the_old_expires;
 mod order_per_producer;
 mod readers_neither_skip_nor_go_back;
 mod refused_never_appears;
+pub mod scrubs_find_damage_only;
 #[cfg(test)]
 mod testing;
 mod topic_operations_persist;

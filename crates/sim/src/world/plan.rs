@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lockgate_engine::limits::Limits;
-use lockgate_engine::{JournalSettings, NodeConfig};
+use lockgate_engine::{JournalSettings, NodeConfig, ScrubSettings};
 use lockgate_storage::journal::BLOCK_BYTES;
 use lockgate_wire::{NodeId, Uid};
 
@@ -87,7 +87,8 @@ impl Plan {
                 max_bytes: draw_max_bytes(file_bytes, rng),
                 external_min_bytes: draw_external_min_bytes(rng),
             },
-            limits: draw_limits(rng),
+            scrub: draw_scrub(rng),
+            limits: Limits { seal_after_ms: rng.magnitude(100..=30_000), ..draw_limits(rng) },
             advertise: Vec::new(),
             version: "sim".to_owned(),
         };
@@ -134,6 +135,14 @@ fn draw_max_bytes(file_bytes: u64, rng: &mut Rng) -> u64 {
 /// Mostly so small that a good part of the writes goes ahead of the journal.
 fn draw_external_min_bytes(rng: &mut Rng) -> u64 {
     if rng.per_mille(250) { JournalSettings::default().external_min_bytes } else { rng.magnitude(200..=40_000) }
+}
+
+/// Mostly so fast that there are several passes in a run, and slower than that too.
+fn draw_scrub(rng: &mut Rng) -> ScrubSettings {
+    if rng.per_mille(200) {
+        return ScrubSettings::default();
+    }
+    ScrubSettings { bytes_per_second: rng.magnitude(64 << 10..=64 << 20), every_ms: rng.magnitude(10..=10_000) }
 }
 
 /// Often the defaults, else so small that the bounds are met all the time.

@@ -10,7 +10,7 @@ use lockgate_wire::{ConnectionId, Frame, ShardId};
 use super::World;
 use super::queue::{Happening, LinkNo};
 use super::storage::FileTask;
-use crate::invariants::bounds_hold;
+use crate::invariants::{bounds_hold, scrubs_find_damage_only};
 use crate::telling;
 use crate::time::{SECOND, Time, US};
 use crate::trace::{Trace, Who};
@@ -207,9 +207,13 @@ impl World {
     fn look_at_bounds(&mut self, shard: usize) {
         let slot = &mut self.node.shards[shard];
         let connections: Vec<_> = slot.shard.connections().collect();
-        let verdict = bounds_hold::check(&slot.shard.metrics(), &connections, &mut slot.gone, &self.node.config);
-        if let Err(text) = verdict {
-            self.report(bounds_hold::NAME, format!("shard {shard}: {text}"));
+        let metrics = slot.shard.metrics();
+        let bounds = bounds_hold::check(&metrics, &connections, &mut slot.gone, &self.node.config);
+        let scrub = scrubs_find_damage_only::check(&metrics);
+        for (name, verdict) in [(bounds_hold::NAME, bounds), (scrubs_find_damage_only::NAME, scrub)] {
+            if let Err(text) = verdict {
+                self.report(name, format!("shard {shard}: {text}"));
+            }
         }
     }
 

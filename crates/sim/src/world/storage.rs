@@ -82,6 +82,9 @@ impl World {
         if let Some(FileTask { token, op }) = task {
             let result = op.execute(&self.disk);
             self.note_failure(shard, &result);
+            if matches!(op, FileOp::Reread { .. }) && result.is_ok() {
+                self.faults.count("scrub reads");
+            }
             self.give(shard, Input::FileDone { token, result });
             self.plan_file(shard, lane);
             if lane == Lane::Journal {

@@ -20,6 +20,7 @@ pub mod inspect;
 mod open;
 mod read;
 mod retention;
+mod scrub;
 mod seal;
 mod start;
 mod summary;
@@ -37,6 +38,7 @@ pub use external::{Ahead, Place};
 pub use open::{Cut, Limit, OpenReport, Survey, sealed_end};
 pub use read::{Parsed, Position};
 pub use retention::Retention;
+pub use scrub::{Damage, Scrub, ScrubPlace, Scrubbed};
 use summary::Segment;
 
 /// Default distance of two entries of a segment's index.

@@ -6,6 +6,7 @@ mod external;
 mod power_loss;
 mod reading;
 mod retaining;
+mod scrubbing;
 
 use bytes::Bytes;
 use lockgate_wire::batch::{BatchBuilder, Codec, Record};

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use lockgate_engine::{
-    Input, JournalSettings, Lane, Limits, NodeConfig, Output, RecoveryReport, Shard, ShardMetrics, recover,
+    Input, JournalSettings, Lane, Limits, NodeConfig, Output, RecoveryReport, ScrubSettings, Shard, ShardMetrics,
+    recover,
 };
 use lockgate_storage::disk::Disk;
 use lockgate_wire::batch::{BatchBuilder, Codec, Producer, Record};
@@ -63,6 +64,7 @@ pub fn config(shards: u16) -> NodeConfig {
         journals: 0,
         incarnation: 1,
         journal: JournalSettings { file_bytes: 4 << 20, max_write_bytes: 2 << 20, ..JournalSettings::default() },
+        scrub: ScrubSettings::default(),
         limits: Limits::default(),
         advertise: Vec::new(),
         version: "test".into(),

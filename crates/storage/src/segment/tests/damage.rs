@@ -7,7 +7,7 @@ use super::*;
 
 /// What happens to a file.
 #[derive(Clone, Copy, Debug)]
-enum Hurt {
+pub(super) enum Hurt {
     /// It ends here.
     Cut(Index),
     /// A byte changes.
@@ -16,7 +16,7 @@ enum Hurt {
     Garbage(Index, u8),
 }
 
-fn hurt() -> impl Strategy<Value = Hurt> {
+pub(super) fn hurt() -> impl Strategy<Value = Hurt> {
     prop_oneof![
         any::<Index>().prop_map(Hurt::Cut),
         (any::<Index>(), 1u8..).prop_map(|(at, mask)| Hurt::Flip(at, mask)),
@@ -26,7 +26,7 @@ fn hurt() -> impl Strategy<Value = Hurt> {
 
 impl Hurt {
     /// Changes the bytes; gives the first that is other than it was, or the new length.
-    fn apply(self, bytes: &mut Vec<u8>) -> usize {
+    pub(super) fn apply(self, bytes: &mut Vec<u8>) -> usize {
         let before = bytes.clone();
         match self {
             Self::Cut(at) => bytes.truncate(at.index(before.len())),
@@ -38,7 +38,7 @@ impl Hurt {
 }
 
 /// Thirty batches in ten or so segments, the first `sealed` of them sealed.
-fn filled(sealed: usize) -> Log<MemoryDisk> {
+pub(super) fn filled(sealed: usize) -> Log<MemoryDisk> {
     let mut log = Log::new(config(1000, 200));
     (0..30).for_each(|number| log.push(1 + number % 3, 60 + 11 * (number as usize % 9), i64::from(number)));
     for _ in 0..sealed {
