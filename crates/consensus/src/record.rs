@@ -93,7 +93,7 @@ pub(crate) fn record_kind(entry: &Entry) -> RecordKind {
     if entry.kind == EntryKind::External { RecordKind::ExternalEntry } else { RecordKind::Entry }
 }
 
-/// An entry in the pieces of [`encode_entry`], before it was written.
+/// An entry in the pieces of `encode_entry`, before it was written.
 pub fn entry_of(body: &[Bytes]) -> Option<Entry> {
     written_of(body).map(|written| written.entry)
 }

@@ -69,15 +69,22 @@ fn rehearse_shard(data: &ReadDir, node: &lockgate_engine::NodeConfig, shard: Sha
     ShardOutcome { shard, report: Some(report), refused }
 }
 
+/// What a repair comes to in one shard.
+#[derive(Debug)]
+pub struct ShardRepairs {
+    /// The shard.
+    pub shard: ShardId,
+    /// Every replica that is concerned.
+    pub repairs: Result<Vec<Repair>, RepairError>,
+}
+
 /// Repairs what a start would refuse because a journal is damaged: on a disk that keeps its changes to itself, or for good.
-/// `None`: the directory is empty. By shard.
-pub fn repair_all(
-    data: &ReadDir,
-    config: &Config,
-    disk: &dyn Disk,
-) -> Result<Option<Vec<(ShardId, Result<Vec<Repair>, RepairError>)>>, DataDirError> {
-    let Some(identity) = data.identity(&config.data_dir, config.node)? else { return Ok(None) };
-    let node = config.for_node(&identity);
-    let shards = (0..identity.shards).map(ShardId);
-    Ok(Some(shards.map(|shard| (shard, repair(disk, &node, shard))).collect()))
+/// By shard; none in an empty directory.
+pub fn repair_all(data: &ReadDir, config: &Config, disk: &dyn Disk) -> Result<Vec<ShardRepairs>, DataDirError> {
+    let identity = data.identity(&config.data_dir, config.node)?;
+    let shards = identity.iter().flat_map(|identity| {
+        let node = config.for_node(identity);
+        (0..identity.shards).map(ShardId).map(move |shard| ShardRepairs { shard, repairs: repair(disk, &node, shard) })
+    });
+    Ok(shards.collect())
 }

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::Args;
 use lockgate_server::data_dir::ReadDir;
-use lockgate_server::rehearsal::{Repair as Repaired, RepairError, repair_all};
+use lockgate_server::rehearsal::{Repair as Repaired, RepairError, ShardRepairs, repair_all};
 use lockgate_server::{Config, ServerError};
 use lockgate_storage::disk::Disk;
 use lockgate_storage::disk::dry_run::DryRun;
@@ -62,10 +62,9 @@ pub(super) fn run(args: &Repair, global: &Global) -> Result<(), Failure> {
 
 fn report(data: &ReadDir, config: &Config, disk: &dyn Disk) -> Result<Report, Failure> {
     let refused = |error| Failure::Server(ServerError::DataDir(error));
-    let shards = repair_all(data, config, disk).map_err(refused)?.unwrap_or_default();
     let mut report = Report::default();
-    for (shard, result) in shards {
-        report.shard(shard, result);
+    for ShardRepairs { shard, repairs } in repair_all(data, config, disk).map_err(refused)? {
+        report.shard(shard, repairs);
     }
     Ok(report)
 }
