@@ -160,7 +160,7 @@ impl<'a> Walk<'a> {
         self.expected = files.first().map_or(1, |file| file.first_sequence);
         self.epoch =
             files.iter().filter_map(|file| file.header.as_ref()).map(|(header, _)| header.epoch).max().unwrap_or(0);
-        let mut index = 0;
+        let (mut index, mut begin) = (0, 0);
         let mut tail = None;
         while let Some(file) = files.get(index) {
             if let Some((offset, what)) = &file.fault {
@@ -177,7 +177,7 @@ impl<'a> Walk<'a> {
                 Next::File => index += 1,
                 Next::Needed(needed) => {
                     self.begin_with(&files[needed]);
-                    index = needed;
+                    (index, begin) = (needed, needed);
                 }
                 Next::End(torn) => {
                     tail = Some(torn);
@@ -185,7 +185,8 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        if let Some(first) = files.first().filter(|first| first.number > self.oldest_needed) {
+        // That file itself may be missing.
+        if let Some(first) = files.get(begin).filter(|first| first.number > self.oldest_needed) {
             let (found, needed) = (first.number, self.oldest_needed);
             let what = format!("it is file {found} of the journal, but files from {needed} on are needed");
             let lost = match first.first_sequence {

@@ -130,6 +130,23 @@ fn damage_in_a_file_that_nobody_needs_is_nobodys() {
 }
 
 #[test]
+fn a_needed_file_is_missed_although_one_that_nobody_needs_is_still_there() {
+    let mut rig = bounded(Synced);
+    fill(&mut rig, 4);
+    let paths = rig.files();
+    rig.writer.release(Sequence(16));
+    rig.write();
+    // The first file would go next, and the second one is gone.
+    rig.disk.remove(&paths[1]).unwrap();
+    for _ in 0..2 {
+        let (next, found) = rig.restart();
+        assert!(found.recovered.doubts.is_suspect(GroupId(1)), "{:?}", found.recovered.damages);
+        rig = next;
+        rig.write_blocks(2, 1);
+    }
+}
+
+#[test]
 fn what_is_before_damage_goes_only_together_with_it() {
     let mut rig = bounded(Synced);
     fill(&mut rig, 1);
