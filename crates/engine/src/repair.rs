@@ -141,10 +141,10 @@ pub fn repair(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<Vec<
         };
         repairs.push(Repair { of, damage, outcome });
     }
-    // Whoever is accepted in one journal only is still suspect.
+    // What is left is written before the last doubt ends: cut between the two, the next start still refuses the group.
     let [before_synced, before_buffered] = before;
-    buffered.end(before_buffered)?;
     synced.end(before_synced)?;
+    buffered.end(before_buffered)?;
     Ok(repairs)
 }
 

@@ -35,6 +35,16 @@ fn bounded() -> NodeConfig {
     config
 }
 
+/// Turns a bit in the last byte that changed between the two, in each journal file below a path.
+fn damage(node: &Node, before: &FaultyDisk, after: &FaultyDisk, path: &str) {
+    for path in after.files(path).into_iter().filter(|path| !path.contains("free-")) {
+        let (old, new) = (before.memory.file(&path).unwrap_or_default(), after.memory.file(&path).unwrap());
+        if let Some(at) = (0..new.len()).rfind(|at| old.get(*at) != Some(&new[*at])) {
+            node.disk.memory.write(&path, at as u64, &[vec![new[at] ^ 0x10].into()]).unwrap();
+        }
+    }
+}
+
 impl Rig {
     fn new(settings: &[(&str, &str)]) -> Self {
         let mut node = Node::start(FaultyDisk::default(), bounded());
@@ -55,15 +65,7 @@ impl Rig {
         let after = self.node.disk.copy();
         // Something that says that it was synced.
         self.node.advance(1_000);
-        for path in after.files("shards/1/").into_iter().filter(|path| !path.contains("free-")) {
-            let (old, new) = (before.memory.file(&path).unwrap_or_default(), after.memory.file(&path).unwrap());
-            let changed = (0..new.len()).filter(|at| old.get(*at) != Some(&new[*at]));
-            let last = changed.max();
-            if let Some(at) = last {
-                let byte = self.node.disk.memory.read(&path, at as u64, 1).unwrap()[0] ^ 0x10;
-                self.node.disk.memory.write(&path, at as u64, &[vec![byte].into()]).unwrap();
-            }
-        }
+        damage(&self.node, &before, &after, "shards/1/");
         self.crash()
     }
 
@@ -125,12 +127,7 @@ fn the_next_record_of_a_partition_proves_that_it_lost_nothing() {
     rig.publish(hurt, "lost");
     let after = rig.node.disk.copy();
     rig = rig.crash();
-    for path in after.files("shards/1/journal/").into_iter().filter(|path| !path.contains("free-")) {
-        let (old, new) = (before.memory.file(&path).unwrap(), after.memory.file(&path).unwrap());
-        if let Some(at) = (0..new.len()).rfind(|at| old[*at] != new[*at]) {
-            rig.node.disk.memory.write(&path, at as u64, &[vec![new[at] ^ 0x10].into()]).unwrap();
-        }
-    }
+    damage(&rig.node, &before, &after, "shards/1/journal/");
     for _ in 0..3 {
         rig = rig.crash();
         assert_eq!(rig.refused(), [hurt]);
@@ -229,12 +226,7 @@ fn a_catalog_that_may_have_lost_something_refuses_the_start() {
     node.create_topic(c, "orders", 1, &[]);
     let after = node.disk.copy();
     node.advance(100);
-    for path in after.files("shards/0/journal/").into_iter().filter(|path| !path.contains("free-")) {
-        let (old, new) = (before.memory.file(&path).unwrap(), after.memory.file(&path).unwrap());
-        if let Some(at) = (0..new.len()).rfind(|at| old[*at] != new[*at]) {
-            node.disk.memory.write(&path, at as u64, &[vec![new[at] ^ 0x10].into()]).unwrap();
-        }
-    }
+    damage(&node, &before, &after, "shards/0/journal/");
     for _ in 0..2 {
         let refusal = recover(&node.disk, &node.config, ShardId(0)).err().unwrap();
         assert!(matches!(refusal, RecoveryError::Journal(journal::RecoveryError::Damage(_))), "{refusal}");
@@ -307,12 +299,7 @@ fn entries_behind_a_hole_are_given_up_and_counted() {
     rig.publish(hurt, "lost");
     let after = rig.node.disk.copy();
     rig.publish(hurt, "behind");
-    for path in after.files("shards/1/journal/").into_iter().filter(|path| !path.contains("free-")) {
-        let (old, new) = (before.memory.file(&path).unwrap(), after.memory.file(&path).unwrap());
-        if let Some(at) = (0..new.len()).rfind(|at| old[*at] != new[*at]) {
-            rig.node.disk.memory.write(&path, at as u64, &[vec![new[at] ^ 0x10].into()]).unwrap();
-        }
-    }
+    damage(&rig.node, &before, &after, "shards/1/journal/");
     rig = rig.crash();
     let of = Subject::Partition(PartitionId { topic: rig.topic.into(), partition: hurt });
     let repairs = repair_shard_1(&rig);
@@ -335,12 +322,7 @@ fn a_catalog_is_repaired_too_and_the_node_starts() {
     node.create_topic(c, "lost", 1, &[]);
     let after = node.disk.copy();
     node.advance(100);
-    for path in after.files("shards/0/journal/").into_iter().filter(|path| !path.contains("free-")) {
-        let (old, new) = (before.memory.file(&path).unwrap(), after.memory.file(&path).unwrap());
-        if let Some(at) = (0..new.len()).find(|at| old[*at] != new[*at]) {
-            node.disk.memory.write(&path, at as u64 + 80, &[vec![new[at + 80] ^ 0x10].into()]).unwrap();
-        }
-    }
+    damage(&node, &before, &after, "shards/0/journal/");
     assert!(recover(&node.disk, &node.config, ShardId(0)).is_err());
     let repairs = repair(&node.disk, &node.config, ShardId(0)).unwrap();
     assert!(repairs.iter().any(|repair| repair.of == Subject::Catalog && repair.outcome.is_ok()), "{repairs:?}");
@@ -348,5 +330,45 @@ fn a_catalog_is_repaired_too_and_the_node_starts() {
         node = node.crash();
         let c = node.connect(0);
         assert_eq!(node.read_all(c, topic, 0, 0), [(0, "a".to_owned())], "{:?}", node.logs);
+    }
+}
+
+#[test]
+fn a_repair_that_ends_anywhere_refuses_or_keeps_what_is_left_and_is_done_again() {
+    let mut rig = Rig::new(&[("fsync", "interval(10ms)")]);
+    for partition in rig.here.clone() {
+        rig.publish(partition, "first");
+    }
+    rig.node.advance(1_000);
+    let lost = rig.here[0];
+    let before = rig.node.disk.copy();
+    rig.publish(lost, "lost");
+    let after = rig.node.disk.copy();
+    // Behind the hole, so that half a repair would leave a log that does not hold together.
+    rig.publish(lost, "behind");
+    rig.node.advance(100);
+    damage(&rig.node, &before, &after, "shards/1/buffered/");
+    let (disk, config) = (rig.node.disk.copy(), rig.node.config.clone());
+    for calls in (0..).step_by(3) {
+        let disk = disk.copy();
+        disk.cut_after(calls);
+        let is_done = repair(&disk, &config, ShardId(1)).is_ok();
+        disk.heal();
+        // Whatever there is of it, a start gets through.
+        let started = recover(&disk.copy(), &config, ShardId(1));
+        assert!(started.is_ok(), "cut after {calls} calls: {:?}", started.err());
+        repair(&disk, &config, ShardId(1)).unwrap();
+        let mut node = Node::start(disk, (*config).clone());
+        let c = node.connect(0);
+        for partition in &rig.here {
+            assert_eq!(
+                node.read_all(c, rig.topic, *partition, 0),
+                [(0, "first".to_owned())],
+                "cut after {calls} calls"
+            );
+        }
+        if is_done {
+            return;
+        }
     }
 }

@@ -186,11 +186,7 @@ fn damage(disk: &MemoryDisk, rng: &mut Rng) -> Option<String> {
     // Nothing tells of the newest file of a journal if it is gone, or its header.
     let is_lost = matches!(kind, Kind::Gone) || (matches!(kind, Kind::Short) && at < SECTOR_BYTES);
     let is_newest = paths.iter().rfind(|other| parent(other) == parent(&path)) == Some(&path);
-    // One that held no record costs nobody anything as long as the file before it is there, and is missed after that.
-    let first_of = |path: &str| path.rsplit_once('-').map(|(_, first)| first.to_owned());
-    let next = paths.iter().find(|other| parent(other) == parent(&path) && **other > path);
-    let is_empty = matches!(kind, Kind::Gone) && next.is_some_and(|next| first_of(next) == first_of(&path));
-    if is_spared(&range) || (of_journals && ((is_lost && is_newest) || is_empty)) {
+    if is_spared(&range) || (of_journals && is_lost && is_newest) {
         return None;
     }
     match kind {

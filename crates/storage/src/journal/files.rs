@@ -126,19 +126,20 @@ impl Files {
 
     /// The last record of the oldest file that is not released, unless that is the newest one.
     pub(super) fn oldest_ends(&self) -> Option<u64> {
-        Some(self.next_to_go()?.last)
+        Some(self.next_to_go()?.0)
     }
 
-    /// The file that goes next, with all before it; never the newest.
-    fn next_to_go(&self) -> Option<&InUse> {
+    /// The last record of the file that goes next, with all before it, and the number of the one behind it. Never the newest.
+    fn next_to_go(&self) -> Option<(u64, u64)> {
         let at = self.in_use.iter().position(|file| file.sequence >= self.needed.max(self.gap_in))?;
-        self.in_use.get(at).filter(|_| at + 1 < self.in_use.len())
+        // A file that is missing is not needed: what it cost was decided when the journal was read.
+        Some((self.in_use[at].last, self.in_use.get(at + 1)?.sequence))
     }
 
     /// Nobody needs a record before `floor`. The newest file stays whatever is in it.
     pub(super) fn release(&mut self, floor: u64) {
-        while let Some(file) = self.next_to_go().filter(|file| file.last < floor) {
-            self.needed = file.sequence + 1;
+        while let Some((_, next)) = self.next_to_go().filter(|(last, _)| *last < floor) {
+            self.needed = next;
         }
     }
 

@@ -32,9 +32,7 @@ pub use files::Purpose;
 pub use format::{BLOCK_BYTES, FORMAT_VERSION, RECORD_HEADER_BYTES, WRITE_HEADER_BYTES};
 pub use layout::DueRecord;
 pub use outcome::{AppendRefused, JournalCounters, Poison};
-pub use recovery::{
-    Cut, Damage, Doubts, Lost, Position, Recovered, RecoveredRecord, RecoveryError, recover, recover_existing,
-};
+pub use recovery::{Cut, Damage, Doubts, Lost, Position, Recovered, RecoveredRecord, RecoveryError, recover};
 pub use write::{DataWrite, JournalWrite, OpenFile};
 pub use writer::JournalWriter;
 

@@ -227,16 +227,3 @@ fn in_use<'a>(files: impl Iterator<Item = &'a FoundFile> + Clone, next: u64) -> 
     let file = |(file, end): (&FoundFile, u64)| InUse { sequence: file.number, path: file.path.clone(), last: end - 1 };
     files.zip(ends).map(file).collect()
 }
-
-/// As [`recover`], for a shard that has answered somebody before: a journal without any file is then a lost one.
-pub fn recover_existing(
-    disk: &dyn Disk,
-    config: &JournalConfig,
-    record: &mut dyn FnMut(RecoveredRecord),
-) -> Result<Recovered, RecoveryError> {
-    config.validate()?;
-    if inventory::take(disk, config)?.files.is_empty() {
-        return Err(RecoveryError::Missing { directory: config.directory.clone() });
-    }
-    recover(disk, config, record)
-}

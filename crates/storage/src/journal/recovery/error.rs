@@ -37,11 +37,6 @@ pub enum RecoveryError {
     Config(ConfigError),
     /// The disk failed.
     Disk(DiskError),
-    /// The shard has answered somebody before, and its journal is gone.
-    Missing {
-        /// Where it should be.
-        directory: Path,
-    },
     /// A journal of somebody else.
     WrongOwner {
         /// The file.
@@ -81,12 +76,6 @@ impl fmt::Display for RecoveryError {
         match self {
             Self::Config(error) => error.fmt(f),
             Self::Disk(error) => write!(f, "the journal cannot be recovered: {error}"),
-            Self::Missing { directory } => {
-                write!(
-                    f,
-                    "{directory} holds no journal file, but this shard has confirmed records before. {WHAT_TO_DO}"
-                )
-            }
             Self::WrongOwner { file, found, expected } => write!(
                 f,
                 "{file} is the {} journal of {}, but this is the {} journal of {}: point the node to its own data directory",

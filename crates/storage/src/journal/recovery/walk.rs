@@ -163,15 +163,20 @@ impl<'a> Walk<'a> {
         let (mut index, mut begin) = (0, 0);
         let mut tail = None;
         while let Some(file) = files.get(index) {
-            if let Some((offset, what)) = &file.fault {
-                self.damaged(file, *offset, what.clone(), Lost::Nothing);
-            }
             if let Some((header, _)) = &file.header {
                 self.oldest_needed = self.oldest_needed.max(header.oldest_file);
                 self.now_synced(header.synced);
             }
             if index > 0 && !follows(&files[index - 1], file) && !self.is_told(file) {
-                self.damaged(file, 0, out_of_order(&files[index - 1], file), Lost::Nothing);
+                if self.first_needed(inventory, index - 1)? == Some(index) {
+                    self.begin_with(file);
+                    begin = index;
+                } else {
+                    self.damaged(file, 0, out_of_order(&files[index - 1], file), Lost::Nothing);
+                }
+            }
+            if let Some((offset, what)) = &file.fault {
+                self.damaged(file, *offset, what.clone(), Lost::Nothing);
             }
             match self.file(inventory, index)? {
                 Next::File => index += 1,

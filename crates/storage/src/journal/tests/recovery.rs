@@ -41,15 +41,6 @@ fn the_first_start_makes_the_directory_and_begins_with_record_one() {
 }
 
 #[test]
-fn a_journal_that_must_be_there_and_is_not_is_refused() {
-    let mut rig = Rig::new(Synced);
-    let refused = recover_existing(&rig.disk, &rig.config, &mut |_| {}).unwrap_err();
-    assert_eq!(refused, RecoveryError::Missing { directory: "shards/1/synced".into() });
-    rig.write_blocks(1, 1);
-    assert_eq!(recover_existing(&rig.disk, &rig.config, &mut |_| {}).unwrap().records, 1);
-}
-
-#[test]
 fn records_come_back_in_order_with_all_they_had() {
     let mut rig = Rig::new(Synced);
     let kinds = [RecordKind::Bootstrap, RecordKind::HardState, RecordKind::Entry, RecordKind::Removed];
