@@ -14,6 +14,8 @@ use crate::failure::Failure;
 pub(super) struct OwnServer {
     child: Child,
     directory: PathBuf,
+    /// Environment variables that it is started with, each time.
+    settings: Vec<(String, String)>,
     pub(super) client: String,
     pub(super) admin: SocketAddr,
 }
@@ -25,26 +27,23 @@ impl OwnServer {
         let failed = |what: &'static str| Failure::io(format!("a broker for the benchmark cannot be started: {what}"));
         fs::create_dir_all(&directory).map_err(failed("its directory"))?;
         let log = fs::File::create(directory.join("log")).map_err(failed("its log"))?;
-        let child = spawn(&directory, log, settings).map_err(failed("its process"))?;
+        let settings: Vec<_> = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let child = spawn(&directory, log, &settings).map_err(failed("its process"))?;
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut server = Self { child, directory, client: String::new(), admin: nowhere };
+        let mut server = Self { child, directory, settings, client: String::new(), admin: nowhere };
         server.wait_until_ready()?;
         Ok(server)
     }
 
-    /// Kills the broker and starts it again on the same data. Gives how long that start took until it was ready; what
-    /// `between` does while no broker runs is not counted.
-    pub(super) fn restart(
-        &mut self,
-        settings: &[(&str, &str)],
-        between: impl FnOnce(&Path) -> Result<(), Failure>,
-    ) -> Result<Duration, Failure> {
+    /// Kills the broker and starts it again on the same data, with the same settings. Gives how long that start took until
+    /// it was ready; what `between` does while no broker runs is not counted.
+    pub(super) fn restart(&mut self, between: impl FnOnce(&Path) -> Result<(), Failure>) -> Result<Duration, Failure> {
         let failed = || Failure::io("the benchmark's broker cannot be started again");
         self.child.kill().and_then(|()| self.child.wait()).map_err(failed())?;
         between(&self.directory)?;
         let log = fs::File::create(self.directory.join("log")).map_err(failed())?;
         let begin = Instant::now();
-        self.child = spawn(&self.directory, log, settings).map_err(failed())?;
+        self.child = spawn(&self.directory, log, &self.settings).map_err(failed())?;
         self.wait_until_ready()?;
         Ok(begin.elapsed())
     }
@@ -70,10 +69,10 @@ impl OwnServer {
     }
 }
 
-fn spawn(directory: &Path, log: fs::File, settings: &[(&str, &str)]) -> io::Result<Child> {
+fn spawn(directory: &Path, log: fs::File, settings: &[(String, String)]) -> io::Result<Child> {
     Command::new(std::env::current_exe()?)
         .args(["server", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir", "data"])
-        .envs(settings.iter().copied())
+        .envs(settings.iter().map(|(name, value)| (name, value)))
         .current_dir(directory)
         // A terminal's interrupt is for the benchmark, which ends its broker itself.
         .process_group(0)

@@ -11,7 +11,6 @@ use crate::failure::Failure;
 /// How journal files end.
 const JOURNALS: &str = "journal";
 const RECORD_BYTES: u32 = 16 * 1024;
-const SHARDS: &[(&str, &str)] = &[("LOCKGATE_SHARDS_COUNT", "2")];
 
 /// Everything that the start reads comes from the device, as does what it is compared with: the journals alone, plainly.
 pub(super) fn measure(extent: &Extent<'_>) -> Result<Vec<Row>, Failure> {
@@ -25,12 +24,12 @@ pub(super) fn measure(extent: &Extent<'_>) -> Result<Vec<Row>, Failure> {
         partitions: extent.many_partitions,
         ..extent.load()
     };
-    let mut target = extent.target(&load, SHARDS)?;
+    let mut target = extent.target(&load, &[])?;
     produce::measure(&load, &target)?;
     let own = target.own.as_mut().expect("every row has its own broker");
     let failed = || Failure::io("reading the journals failed");
     let mut plain = 0.0;
-    let took = own.restart(SHARDS, |directory| {
+    let took = own.restart(|directory| {
         baseline::forget_files(directory, JOURNALS).map_err(failed())?;
         plain = baseline::read_files(directory, JOURNALS).map_err(failed())?.took.as_secs_f64();
         baseline::forget_files(directory, JOURNALS).map_err(failed())?;
