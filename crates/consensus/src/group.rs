@@ -45,6 +45,23 @@ struct InFlight {
     buffered: Sequence,
     /// The last entry that it brought.
     last: Option<(Term, LogIndex)>,
+    /// How many entries it brought: the last so many records that one journal has of it, one after the other.
+    entries: u64,
+}
+
+impl InFlight {
+    /// The last of its entries that is confirmed, while not all of them are: a journal may need several writes for them.
+    fn confirmed_part(&self, durability: JournalKind, confirmed: Confirmed) -> Option<LogIndex> {
+        let (_, LogIndex(last)) = self.last?;
+        let (Sequence(end), Sequence(reached)) = match durability {
+            JournalKind::Synced => (self.synced, confirmed.synced),
+            // What it has in the synced journal comes before its entries.
+            JournalKind::Buffered if self.synced <= confirmed.synced => (self.buffered, confirmed.buffered),
+            JournalKind::Buffered => return None,
+        };
+        let missing = end.checked_sub(reached).filter(|missing| *missing < self.entries)?;
+        Some(LogIndex(last - missing))
+    }
 }
 
 /// A replica of a group on this shard.
@@ -220,7 +237,21 @@ impl Group {
         if let Some(number) = number {
             self.node.on_persist_ready(number);
         }
-        number.is_some()
+        let part = self.in_flight.front().and_then(|ready| ready.confirmed_part(self.durability, confirmed));
+        part.is_some_and(|index| self.settle_part(index)) || number.is_some()
+    }
+
+    /// Takes note that entries up to this one are confirmed, and not yet all that were written with it. True if that is new.
+    fn settle_part(&mut self, LogIndex(index): LogIndex) -> bool {
+        let log = &self.node.raft.raft_log;
+        let Ok(term) = log.term(index) else { return false };
+        let before = log.persisted;
+        self.node.raft.on_persist_entries(index, term);
+        let is_new = self.node.raft.raft_log.persisted > before;
+        if is_new {
+            self.persisted = Some((Term(term), LogIndex(index)));
+        }
+        is_new
     }
 
     /// Writes what is new, tells what is persisted and committed.
@@ -270,7 +301,8 @@ impl Group {
 
     /// Appends what a ready holds to the journals, and its entries to the log.
     fn write(&mut self, ready: &mut Ready, journals: &mut impl Append) -> Result<InFlight, AppendRefused> {
-        let mut in_flight = InFlight { number: ready.number(), synced: Sequence(0), buffered: Sequence(0), last: None };
+        let mut in_flight =
+            InFlight { number: ready.number(), synced: Sequence(0), buffered: Sequence(0), last: None, entries: 0 };
         let (group, replica) = (self.id, self.replica);
         let draft = |kind, body| Draft { group, replica, kind, body };
         if !self.is_written() {
@@ -290,6 +322,7 @@ impl Group {
         let entries = ready.take_entries();
         let Some((first, last)) = entries.first().zip(entries.last()) else { return Ok(in_flight) };
         in_flight.last = Some((Term(last.term), LogIndex(last.index)));
+        in_flight.entries = entries.len() as u64;
         let term = Term(self.node.raft.term);
         if first.index <= self.node.store().last().0 {
             let truncation = Truncation { from: LogIndex(first.index), term };

@@ -181,12 +181,17 @@ impl Host {
             JournalKind::Buffered => (&mut self.confirmed.buffered, &mut self.waiting_buffered),
         };
         *confirmed = up_to.max(*confirmed);
-        while let Some((_, group)) = waiting.pop_front_if(|(sequence, _)| *sequence <= up_to) {
+        while let Some((sequence, group)) = waiting.front().copied() {
             if let Some(state) = self.groups.get_mut(&group)
                 && state.settle(self.confirmed)
             {
                 list(&mut self.listed, state, group);
             }
+            // Of what the first that is not done has written, a part may be confirmed.
+            if sequence > up_to {
+                break;
+            }
+            waiting.pop_front();
         }
     }
 

@@ -108,6 +108,26 @@ fn a_ready_is_persisted_only_when_both_journals_confirmed_it() {
 }
 
 #[test]
+fn entries_that_went_out_together_are_committed_as_far_as_a_write_has_them() {
+    for durability in [Synced, Buffered] {
+        let (mut host, mut paper) = serving(durability);
+        let indexes = ["a", "b", "c"].map(|text| host.propose(GROUP, Bytes::new(), data(text)).unwrap().index);
+        assert_eq!(advance(&mut host, &mut paper), []);
+        let Sequence(end) = paper.end(durability);
+        host.persisted(durability, Sequence(end - 3));
+        assert_eq!(advance(&mut host, &mut paper), [], "none of them is confirmed");
+        for (at, index) in indexes.into_iter().enumerate() {
+            let up_to = Sequence(end - 2 + at as u64);
+            host.persisted(durability, up_to);
+            host.persisted(durability, up_to);
+            let events = advance(&mut host, &mut paper);
+            assert_eq!(events.first(), Some(&Event::Persisted { group: GROUP, term: Term(2), index }));
+            assert_eq!(committed(&events).iter().map(|entry| entry.index).collect::<Vec<_>>(), [index]);
+        }
+    }
+}
+
+#[test]
 fn the_payload_is_the_same_bytes_all_the_way_and_leaves_memory_when_applied() {
     let (mut host, mut paper) = serving(Synced);
     let (context, payload) = (Bytes::from(vec![1; 24]), Bytes::from(vec![7; 4096]));
