@@ -115,6 +115,7 @@ impl Display for Operation<'_> {
             FileOp::Reread { path, offset, len } => write!(f, "read {path} again at {offset}, {len} bytes"),
             FileOp::Write { path, offset, pieces } => write!(f, "write {path} at {offset}, {} bytes", sum(pieces)),
             FileOp::Replace { path, pieces } => write!(f, "replace {path} by {} bytes", sum(pieces)),
+            FileOp::Rename { from, to } => write!(f, "rename {from} to {to}"),
             FileOp::Truncate { path, bytes } => write!(f, "truncate {path} to {bytes} bytes"),
             FileOp::Zero { path, bytes, .. } => write!(f, "make {path} of {bytes} bytes"),
             other => write!(f, "{other:?}"),

@@ -189,6 +189,13 @@ pub enum FileOp {
         /// is only reserved.
         written: bool,
     },
+    /// Gives a file another name in its directory, durably. What had that name is gone.
+    Rename {
+        /// The file.
+        from: Path,
+        /// Its name from now on.
+        to: Path,
+    },
     /// Removes files in this order, then makes that durable. Files that are not there are no failure.
     Remove {
         /// The files, all of one directory.
@@ -222,6 +229,10 @@ impl FileOp {
             Self::CreateDirectory { path } => disk.create_directory(path)?,
             Self::Replace { path, pieces } => replace(disk, path, pieces)?,
             Self::Zero { path, bytes, written } => zero(disk, path, *bytes, *written)?,
+            Self::Rename { from, to } => {
+                disk.rename(from, to)?;
+                disk.sync_directory(parent(to))?;
+            }
             Self::Remove { paths } => {
                 for path in paths {
                     unless_missing(disk.remove(path))?;

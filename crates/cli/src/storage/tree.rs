@@ -60,7 +60,7 @@ impl JournalSummary {
     fn add(&mut self, item: Item) {
         match item {
             Item::File(facts) => self.header = Some(facts),
-            Item::Void { is_zero: true, .. } => {}
+            Item::Void { is_zero: true, .. } | Item::Void { is_reused: true, .. } => {}
             Item::Void { offset, bytes, .. } => {
                 self.faults.push((offset, format!("{bytes} bytes that are no write of this file")));
             }

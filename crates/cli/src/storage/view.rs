@@ -211,8 +211,12 @@ pub(super) fn item_text(item: &Item) -> String {
             "records",
             "synced"
         ),
-        Item::Void { offset, bytes, is_zero } => {
-            let what = if *is_zero { "nothing was written" } else { "no write of this file" };
+        Item::Void { offset, bytes, is_zero, is_reused } => {
+            let what = match (is_zero, is_reused) {
+                (true, _) => "nothing was written",
+                (false, true) => "left of the file's earlier life",
+                (false, false) => "no write of this file",
+            };
             format!("{offset:>12}  {bytes:>9}  {:>5}  {:>21}  {:>10}  {what}", "", "", "")
         }
         Item::Write(write) => format!(
@@ -253,10 +257,10 @@ pub(super) fn item_json(item: &Item) -> Value {
             "what": "file", "journal": file.kind.to_string(), "cluster": file.identity.cluster.to_string(),
             "node": file.identity.node.0, "shard": file.identity.shard.0, "file": file.file_sequence,
             "first_sequence": file.first_sequence.0, "start": file.epoch, "file_bytes": file.file_bytes,
-            "synced": file.synced.0, "oldest_file": file.oldest_file,
+            "synced": file.synced.0, "oldest_file": file.oldest_file, "reused": file.reused,
         }),
-        Item::Void { offset, bytes, is_zero } => {
-            json!({ "what": "void", "offset": offset, "bytes": bytes, "is_zero": is_zero })
+        Item::Void { offset, bytes, is_zero, is_reused } => {
+            json!({ "what": "void", "offset": offset, "bytes": bytes, "is_zero": is_zero, "is_reused": is_reused })
         }
         Item::Write(write) => {
             let records = write

@@ -44,6 +44,7 @@ impl DiskSpeed {
             FileOp::Sync { .. }
             | FileOp::Truncate { .. }
             | FileOp::CreateDirectory { .. }
+            | FileOp::Rename { .. }
             | FileOp::Remove { .. }
             | FileOp::RemoveDirectory { .. } => self.sync,
         };

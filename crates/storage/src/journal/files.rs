@@ -3,14 +3,15 @@
 //!
 //! A file goes in three steps. It is *released*: nobody needs a record in it. Then a write or a file's header *states* that
 //! files before the next one are not needed, and is durable. Only then it is removed, one file after another. A start that
-//! finds fewer files than the newest statement asks for has lost some; one that finds more ends what was begun.
+//! finds fewer files than the newest statement asks for has lost some; one that finds more ends what was begun. One file
+//! is not removed but kept for another life, which saves the zeros of a new one.
 
 use std::collections::VecDeque;
 
 use lockgate_wire::MonoTime;
 
 use super::JournalConfig;
-use crate::disk::{DiskResult, FileOp, Path};
+use crate::disk::{DiskResult, Path};
 
 /// The last files of the bound, which publishes may not use: what makes room goes there.
 pub(super) const RESERVE_FILES: usize = 2;
@@ -24,6 +25,8 @@ pub(super) struct InUse {
     pub(super) path: Path,
     /// The last record in it, or before it if it holds none.
     pub(super) last: u64,
+    /// Its size.
+    pub(super) bytes: u64,
 }
 
 /// Whose records need room.
@@ -61,12 +64,14 @@ pub(super) struct Files {
     stated: u64,
     removing: bool,
     retry_at: Option<MonoTime>,
+    /// The size of a file that can be used again.
+    file_bytes: u64,
 }
 
 impl Files {
     pub(super) fn new(config: &JournalConfig, in_use: VecDeque<InUse>, needed: u64, gap_in: u64) -> Self {
-        let max = config.max_files();
-        Self { in_use, max, needed, gap_in, stating: needed, stated: 0, removing: false, retry_at: None }
+        let (max, file_bytes) = (config.max_files(), config.file_bytes);
+        Self { in_use, max, needed, gap_in, stating: needed, stated: 0, removing: false, retry_at: None, file_bytes }
     }
 
     /// Files before it are not needed: what a write or header that is planned now has to state.
@@ -91,7 +96,7 @@ impl Files {
     }
 
     pub(super) fn opened(&mut self, sequence: u64, path: Path, last: u64) {
-        self.in_use.push_back(InUse { sequence, path, last });
+        self.in_use.push_back(InUse { sequence, path, last, bytes: self.file_bytes });
     }
 
     /// A record went into the newest file.
@@ -143,15 +148,15 @@ impl Files {
         }
     }
 
-    /// The next removal, one at a time.
-    pub(super) fn next_removal(&mut self, now: MonoTime) -> Option<FileOp> {
+    /// The next file to go, one at a time, and whether it is as large as a new one.
+    pub(super) fn next_removal(&mut self, now: MonoTime) -> Option<(Path, bool)> {
         if self.removing || self.retry_at.is_some_and(|at| at > now) {
             return None;
         }
         let oldest = self.in_use.front().filter(|oldest| oldest.sequence < self.stated)?;
         self.removing = true;
         self.retry_at = None;
-        Some(FileOp::Remove { paths: vec![oldest.path.clone()] })
+        Some((oldest.path.clone(), oldest.bytes == self.file_bytes))
     }
 
     /// The removal ended; one that failed is tried again after a pause.

@@ -29,7 +29,7 @@ pub(super) const RECORD_ALIGN: usize = 8;
 const FILE_MAGIC: [u8; 8] = *b"lockgate";
 /// Magic, version and this place of the CRC stay the same in every version, so that an unknown one is told from rot.
 const FILE_CRC_AT: usize = SECTOR_BYTES - 4;
-const FILE_FIELDS_BYTES: usize = 8 + 4 + 4 + 16 + 4 + 4 + 6 * 8;
+const FILE_FIELDS_BYTES: usize = 8 + 4 + 4 + 16 + 4 + 4 + 6 * 8 + 4;
 
 const _: () = assert!(FILE_FIELDS_BYTES <= FILE_CRC_AT);
 const _: () = assert!(BLOCK_BYTES.is_multiple_of(SECTOR_BYTES));
@@ -58,6 +58,8 @@ pub(super) struct FileHeader {
     pub(super) synced: u64,
     /// Files before this one were no longer needed.
     pub(super) oldest_file: u64,
+    /// The file had an earlier life: what follows the last write may be left of it.
+    pub(super) reused: bool,
 }
 
 /// Why the first sector is not a file header that this code can use.
@@ -86,6 +88,7 @@ impl FileHeader {
         block.put_u64_le(self.file_bytes);
         block.put_u64_le(self.synced);
         block.put_u64_le(self.oldest_file);
+        block.put_u32_le(u32::from(self.reused));
         block.resize(FILE_CRC_AT, 0);
         block.put_u32_le(crc32c::crc32c(&block));
         block.resize(BLOCK_BYTES, 0);
@@ -124,6 +127,7 @@ impl FileHeader {
             file_bytes: fields.get_u64_le(),
             synced: fields.get_u64_le(),
             oldest_file: fields.get_u64_le(),
+            reused: fields.get_u32_le() != 0,
         };
         Ok((header, crc))
     }

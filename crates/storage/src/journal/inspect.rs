@@ -33,6 +33,8 @@ pub struct FileFacts {
     pub synced: Sequence,
     /// Files before this one were no longer needed.
     pub oldest_file: u64,
+    /// It had an earlier life, of which something may be left behind its last write.
+    pub reused: bool,
 }
 
 /// What stands at one place of a journal file, in the order of the places.
@@ -50,6 +52,8 @@ pub enum Item {
         bytes: u64,
         /// Whether all of them are zero.
         is_zero: bool,
+        /// Whether they may be left of the file's earlier life.
+        is_reused: bool,
     },
 }
 
@@ -120,6 +124,7 @@ pub fn inspect(disk: &dyn Disk, path: &str, item: &mut dyn FnMut(Item)) -> DiskR
         file_bytes: header.file_bytes,
         synced: Sequence(header.synced),
         oldest_file: header.oldest_file,
+        reused: header.reused,
     }));
     let salt = format::salt(&header.identity, header.kind);
     Reader { disk, path, header: &header, salt, bytes: disk.size(path)? }.writes(chain, item).map(Ok)
@@ -139,7 +144,7 @@ impl Reader<'_> {
         while offset < self.bytes {
             let Some(header) = self.write_header(&self.disk.read(self.path, offset, BLOCK_BYTES)?, offset) else {
                 let (bytes, is_zero) = self.void(offset)?;
-                item(Item::Void { offset, bytes, is_zero });
+                item(Item::Void { offset, bytes, is_zero, is_reused: self.header.reused });
                 offset += bytes;
                 continue;
             };

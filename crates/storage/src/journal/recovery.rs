@@ -62,11 +62,19 @@ pub struct Position {
     /// This start's number, 1 or more.
     pub(super) epoch: u64,
     /// A prepared file that was found.
-    pub(super) free: Option<Path>,
+    pub(super) free: Option<Free>,
     /// The number of the next prepared file.
     pub(super) next_free: u64,
     /// Each group's last record counter.
     pub(super) counters: BTreeMap<GroupId, u64>,
+}
+
+/// A prepared file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Free {
+    pub(super) path: Path,
+    /// It had an earlier life.
+    pub(super) reused: bool,
 }
 
 /// The file that is being written.
@@ -224,6 +232,11 @@ pub fn recover(
 /// The files that count. `next`: the number of the next record.
 fn in_use<'a>(files: impl Iterator<Item = &'a FoundFile> + Clone, next: u64) -> VecDeque<InUse> {
     let ends = files.clone().skip(1).map(|file| file.first_sequence).chain([next]);
-    let file = |(file, end): (&FoundFile, u64)| InUse { sequence: file.number, path: file.path.clone(), last: end - 1 };
+    let file = |(file, end): (&FoundFile, u64)| InUse {
+        sequence: file.number,
+        path: file.path.clone(),
+        last: end - 1,
+        bytes: file.bytes,
+    };
     files.zip(ends).map(file).collect()
 }

@@ -15,6 +15,7 @@ use super::format::{self, BLOCK_BYTES, FLAG_END, FLAG_MARK, FileHeader, WRITE_HE
 use super::layout::{Layout, Pending, lay_out};
 use super::outcome::{AppendRefused, JournalCounters, Poison};
 use super::recovery::Current;
+use super::recovery::Free;
 use super::{Draft, JournalConfig, JournalKind, JournalWrite, OpenFile, Position, Sequence};
 use crate::disk::{DiskResult, FileOp, Path};
 
@@ -75,7 +76,11 @@ pub struct JournalWriter {
     /// The current file was planned to be opened, and the write that was to do it was taken back.
     pub(super) unopened: Option<OpenFile>,
     next_file: u64,
-    free: Option<Path>,
+    free: Option<Free>,
+    /// Taken for the next file once the prepared one is used: it had an earlier life.
+    spare: Option<Path>,
+    /// What the file that is being let go will be called as the spare one.
+    sparing: Option<Path>,
     next_free: u64,
     preparing: Option<Path>,
     /// The disk was full; try again then.
@@ -116,6 +121,8 @@ impl JournalWriter {
             unopened: None,
             next_file: position.next_file,
             free: position.free,
+            spare: None,
+            sparing: None,
             next_free: position.next_free,
             preparing: None,
             retry_prepare_at: None,
@@ -222,7 +229,7 @@ impl JournalWriter {
 
     /// Turns the prepared file into the current one, if there is one.
     fn open_file(&mut self) -> Option<OpenFile> {
-        let free = self.free.take()?;
+        let Free { path: free, reused } = self.free.take()?;
         let header = FileHeader {
             kind: self.config.kind,
             identity: self.config.identity,
@@ -232,6 +239,7 @@ impl JournalWriter {
             file_bytes: self.config.file_bytes,
             synced: self.synced,
             oldest_file: self.files.state(),
+            reused,
         };
         let header_bytes = header.encode();
         let (_, chain) = FileHeader::decode(&header_bytes).expect("what was encoded is decoded");
@@ -337,18 +345,29 @@ impl JournalWriter {
         self.files.may_prepare(self.file.is_some(), !self.pending.is_empty())
     }
 
-    /// The next file to be made ahead of need: at most one is being made, and one is ready.
+    /// The next file to be made ahead of need: at most one is being made, and one is ready. None is made while there is a
+    /// spare one.
     pub fn prepare(&mut self) -> Option<FileOp> {
-        let busy =
-            self.free.is_some() || self.preparing.is_some() || self.retry_prepare_at.is_some_and(|at| at > self.clock);
+        let busy = self.free.is_some() || self.preparing.is_some();
         if busy || !self.may_prepare() || self.poison.is_some() || self.ending == Ending::Done {
             return None;
         }
-        let path = self.config.path(&format::free_name(self.next_free));
-        self.next_free += 1;
+        if let Some(path) = self.spare.take() {
+            (self.free, self.retry_prepare_at) = (Some(Free { path, reused: true }), None);
+            return None;
+        }
+        if self.retry_prepare_at.is_some_and(|at| at > self.clock) {
+            return None;
+        }
+        let path = self.name_free();
         self.preparing = Some(path.clone());
         let written = self.config.kind == JournalKind::Synced;
         Some(FileOp::Zero { path, bytes: self.config.file_bytes, written })
+    }
+
+    fn name_free(&mut self) -> Path {
+        self.next_free += 1;
+        self.config.path(&format::free_name(self.next_free - 1))
     }
 
     /// The file that was to be made is made, or is not. A full disk is not the end: it is tried again after a pause.
@@ -359,7 +378,7 @@ impl JournalWriter {
         let path = self.preparing.take().expect("a file that was to be prepared is reported once");
         match result {
             Ok(()) => {
-                self.free = Some(path);
+                self.free = Some(Free { path, reused: false });
                 self.retry_prepare_at = None;
             }
             Err(error) if error.is_full() => self.retry_prepare_at = Some(self.clock.plus_ms(PREPARE_RETRY_MS)),
@@ -411,10 +430,19 @@ impl JournalWriter {
         self.files.release(floor.0);
     }
 
-    /// The next file to be removed, one at a time.
+    /// The next file to be removed, or to be kept as the spare one; one at a time.
     pub fn start_removal(&mut self, now: MonoTime) -> Option<FileOp> {
         self.clock = self.clock.max(now);
-        if self.poison.is_some() { None } else { self.files.next_removal(self.clock) }
+        if self.poison.is_some() {
+            return None;
+        }
+        let (from, is_whole) = self.files.next_removal(self.clock)?;
+        if !is_whole || self.spare.is_some() {
+            return Some(FileOp::Remove { paths: vec![from] });
+        }
+        let to = self.name_free();
+        self.sparing = Some(to.clone());
+        Some(FileOp::Rename { from, to })
     }
 
     /// The removal that was started is done, or failed and is tried again after a pause. A failed sync of the directory
@@ -423,6 +451,10 @@ impl JournalWriter {
     /// # Panics
     /// If no removal is under way.
     pub fn removed(&mut self, result: DiskResult<()>) {
+        let sparing = self.sparing.take().filter(|_| result.is_ok());
+        self.spare = self.spare.take().or(sparing);
+        // One that somebody else has removed is gone as well.
+        let result = result.or_else(|error| if error.is_missing() { Ok(()) } else { Err(error) });
         self.files.removed(&result, self.clock);
         self.counters.files_freed += u64::from(result.is_ok());
         if let Err(error) = result

@@ -117,6 +117,7 @@ pub(super) fn view<'a>(disk: &'a dyn Disk, config: &JournalConfig, file: &'a Fou
         salt: format::salt(&config.identity, config.kind),
         file_sequence: file.number,
         epoch: file.header.as_ref().map(|(header, _)| header.epoch),
+        reused: file.header.as_ref().is_some_and(|(header, _)| header.reused),
     }
 }
 

@@ -5,10 +5,10 @@
 
 use bytes::Bytes;
 
-use super::Cut;
 use super::error::RecoveryError;
 use super::inventory::Inventory;
 use super::walk::LogEnd;
+use super::{Cut, Free};
 use crate::disk::{Disk, DiskResult, Path};
 use crate::journal::JournalConfig;
 use crate::journal::format::BLOCK_BYTES;
@@ -65,17 +65,18 @@ pub(super) fn tidy_free_files(
     disk: &dyn Disk,
     config: &JournalConfig,
     inventory: &Inventory,
-) -> Result<Option<Path>, RecoveryError> {
+) -> Result<Option<Free>, RecoveryError> {
     let keep = inventory.free.iter().find(|file| file.bytes == config.file_bytes).map(|file| &file.path);
     for file in inventory.free.iter().filter(|file| Some(&file.path) != keep) {
         disk.remove(&file.path)?;
         disk.sync_directory(&config.directory)?;
     }
-    if let Some(path) = keep {
-        let last = config.file_bytes - BLOCK_BYTES as u64;
-        zero(disk, path, last, BLOCK_BYTES as u64)?;
-    }
-    Ok(keep.cloned())
+    let Some(path) = keep.cloned() else { return Ok(None) };
+    let last = config.file_bytes - BLOCK_BYTES as u64;
+    zero(disk, &path, last, BLOCK_BYTES as u64)?;
+    // One that was only made has no header.
+    let reused = disk.read(&path, 0, BLOCK_BYTES)?.iter().any(|byte| *byte != 0);
+    Ok(Some(Free { path, reused }))
 }
 
 /// One at a time and durably, so that a crash leaves no gap in the files' numbers.

@@ -25,6 +25,8 @@ pub(super) struct FileView<'a> {
     pub(super) file_sequence: u64,
     /// The start that opened the file; `None` if its header cannot say.
     pub(super) epoch: Option<u64>,
+    /// Whether bytes that are no write of the file's may be left of an earlier life.
+    pub(super) reused: bool,
 }
 
 impl FileView<'_> {
@@ -35,6 +37,15 @@ impl FileView<'_> {
             && self.epoch.is_none_or(|epoch| header.epoch == epoch)
             && u64::from(header.block) * BLOCK_BYTES as u64 == offset;
         ours.then_some(header)
+    }
+
+    /// Where what stands in a block ends, if anything of the file's present life may be there: the block's last byte that is
+    /// not zero, or in a file that was used before the end of the write that begins there.
+    fn end_of(&self, block: &[u8], at: u64, header: Option<&WriteHeader>) -> Option<u64> {
+        if self.reused {
+            return header.map(|header| at.saturating_add(header.padded_bytes()).min(self.bytes));
+        }
+        block.iter().rposition(|byte| *byte != 0).map(|last| at + last as u64 + 1)
     }
 
     /// The bytes at `offset`, as many as are read at once; none at the end.
@@ -151,7 +162,7 @@ pub(in crate::journal) fn records(
 pub(super) struct NextWrite {
     /// Where it is, and its header.
     pub(super) write: Option<(u64, WriteHeader)>,
-    /// Behind the last byte before it that is not zero; the place itself if all are zero.
+    /// Behind the last byte before it that may be of this life; the place itself if there is none.
     pub(super) end: u64,
 }
 
@@ -159,10 +170,9 @@ pub(super) struct NextWrite {
 pub(super) fn next_write(view: &FileView<'_>, offset: u64, writes_from: u64) -> DiskResult<NextWrite> {
     let mut next = NextWrite { write: None, end: offset };
     each_block(view, offset, &mut |at, block| {
-        next.write = view.header_of(block, at).filter(|_| at >= writes_from).map(|header| (at, header));
-        if let Some(last) = block.iter().rposition(|byte| *byte != 0) {
-            next.end = at + last as u64 + 1;
-        }
+        let header = view.header_of(block, at);
+        next.end = view.end_of(block, at, header.as_ref()).unwrap_or(next.end);
+        next.write = header.filter(|_| at >= writes_from).map(|header| (at, header));
         next.write.is_some()
     })?;
     Ok(next)
@@ -174,7 +184,7 @@ pub(super) struct Beyond {
     pub(super) synced: u64,
     /// The highest file that a write states as the oldest one needed; 0 if there is no write.
     pub(super) oldest_file: u64,
-    /// Where the last byte that is not zero ends; the place itself if all are zero.
+    /// Behind the last byte that may be of this life; the place itself if there is none.
     pub(super) end: u64,
 }
 
@@ -182,10 +192,9 @@ pub(super) struct Beyond {
 pub(super) fn beyond(view: &FileView<'_>, offset: u64, writes_from: u64) -> DiskResult<Beyond> {
     let mut found = Beyond { synced: 0, oldest_file: 0, end: offset };
     each_block(view, offset, &mut |at, block| {
-        if let Some(last) = block.iter().rposition(|byte| *byte != 0) {
-            found.end = at + last as u64 + 1;
-        }
-        if let Some(header) = view.header_of(block, at).filter(|_| at >= writes_from) {
+        let header = view.header_of(block, at);
+        found.end = view.end_of(block, at, header.as_ref()).unwrap_or(found.end);
+        if let Some(header) = header.filter(|_| at >= writes_from) {
             found.synced = found.synced.max(header.synced);
             found.oldest_file = found.oldest_file.max(header.oldest_file);
         }

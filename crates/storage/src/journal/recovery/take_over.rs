@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::inventory::FoundFile;
 use super::scan::{self, FileView, Found};
-use super::{Current, RecoveryError};
+use super::{Current, Free, RecoveryError};
 use crate::disk::{Disk, FileOp, Path};
 use crate::journal::format::{self, BLOCK_BYTES, FileHeader, WriteHeader};
 use crate::journal::layout::{Pending, lay_out};
@@ -22,7 +22,7 @@ pub(super) struct Start {
     pub(super) next_sequence: u64,
     pub(super) oldest_file: u64,
     /// A prepared file, or where to make one.
-    pub(super) free: Result<Path, Path>,
+    pub(super) free: Result<Free, Path>,
 }
 
 /// Writes the records of `file`, which are durable, to a file that takes its place. `None` when they fill more than half
@@ -40,6 +40,7 @@ pub(super) fn take_over(
         file_bytes: config.file_bytes,
         synced,
         oldest_file: start.oldest_file,
+        reused: start.free.as_ref().is_ok_and(|free| free.reused),
         ..old.clone()
     };
     let block = header.encode();
@@ -53,6 +54,7 @@ pub(super) fn take_over(
         salt,
         file_sequence: old.file_sequence,
         epoch: Some(old.epoch),
+        reused: old.reused,
     };
     let (mut from, mut from_chain, mut offset) = (BLOCK, *old_chain, BLOCK);
     let mut next_sequence = old.first_sequence;
@@ -101,7 +103,7 @@ fn replace(
     pieces: &[Bytes],
 ) -> Result<(), RecoveryError> {
     let free = match &start.free {
-        Ok(free) => free,
+        Ok(free) => &free.path,
         Err(free) => {
             let written = config.kind == JournalKind::Synced;
             FileOp::Zero { path: free.clone(), bytes: config.file_bytes, written }.execute(disk)?;

@@ -1,7 +1,10 @@
 //! How many files there may be, and how the oldest goes.
 
+use super::recovery::{SECTOR, torn};
 use super::*;
 use JournalKind::{Buffered, Synced};
+
+use crate::journal::format::FileHeader;
 
 const FILES: u64 = 5;
 
@@ -211,7 +214,83 @@ fn at_the_bound_the_write_that_frees_a_file_gets_one() {
     rig.writer.release(Sequence(16));
     assert!(rig.write().open.is_some());
     remove(&mut rig);
-    assert_eq!(rig.files().len() as u64, FILES);
+    assert_eq!(journal_files(&rig) as u64, FILES);
+    assert_eq!(rig.files().len() as u64, FILES + 1, "and the spare one");
+}
+
+/// A journal whose next file had an earlier life.
+fn reusing(kind: JournalKind) -> Rig {
+    let mut rig = bounded(kind);
+    fill(&mut rig, 3);
+    while rig.writer.needs_sync() {
+        rig.sync();
+    }
+    rig.writer.release(Sequence(16));
+    rig.write();
+    while rig.writer.needs_sync() {
+        rig.sync();
+    }
+    let op = rig.writer.start_removal(rig.now).expect("a file may go");
+    assert!(matches!(op, FileOp::Rename { .. }), "{op:?}");
+    rig.writer.removed(op.execute(&rig.disk).map(drop));
+    rig
+}
+
+/// Writes until the freed file is opened.
+fn open_reused(rig: &mut Rig) -> JournalWrite {
+    loop {
+        let write = rig.write_blocks(1, 1);
+        if let Some(open) = &write.open {
+            assert!(FileHeader::decode(&open.header).unwrap().0.reused);
+            return write;
+        }
+    }
+}
+
+#[test]
+fn a_freed_file_is_used_again_instead_of_a_new_one() {
+    for kind in [Synced, Buffered] {
+        let mut rig = reusing(kind);
+        assert_eq!(rig.writer.prepare(), None, "nothing has to be made");
+        let before = rig.files();
+        let opened = open_reused(&mut rig).open.unwrap();
+        assert!(before.contains(&opened.free.to_string()), "{opened:?}");
+        assert_eq!(rig.files().len(), before.len());
+    }
+}
+
+#[test]
+fn what_is_left_of_a_files_earlier_life_is_never_taken_for_this_ones() {
+    let mut rig = reusing(Synced);
+    let path = open_reused(&mut rig).path;
+    let before = rig.disk.file(&path).unwrap();
+    assert!(before[2 * BLOCK_BYTES..].chunks(BLOCK_BYTES).all(|block| block.iter().any(|byte| *byte != 0)));
+    let end = rig.writer.written_sequence().0;
+    let found = rig.recover().unwrap();
+    assert_eq!((found.recovered.cuts.len(), sequences(&found).last().copied()), (0, Some(end)));
+    // A write that is torn in any way is cut, and what is behind it stays what it was.
+    rig.append(1, 3000);
+    rig.append(2, 8000);
+    let last = rig.write();
+    let after = rig.disk.file(&last.path).unwrap();
+    let sectors = last.bytes / SECTOR;
+    // What pads the last block may be anything.
+    let used = (WRITE_HEADER_BYTES + 2 * RECORD_HEADER_BYTES + 3000 + 8000).div_ceil(SECTOR);
+    for seed in 0..300_u64 {
+        let arrived: Vec<bool> = match (seed as usize).checked_sub(sectors) {
+            None => (0..sectors).map(|sector| sector != seed as usize).collect(),
+            Some(_) => body(seed, sectors).iter().map(|byte| byte & 1 == 1).collect(),
+        };
+        rig.disk.set_file(&last.path, torn(&before, &after, &last, &arrived));
+        let found = rig.recover().unwrap();
+        let is_whole = arrived[..used].iter().all(|arrived| *arrived);
+        assert_eq!(sequences(&found).last().copied(), Some(if is_whole { end + 2 } else { end }), "{arrived:?}");
+        let tells = arrived[0] && !is_whole;
+        assert_eq!(found.recovered.cuts.len(), usize::from(tells), "a header that arrived tells of the tear");
+        assert_eq!(found.recovered.damages, []);
+        let again = rig.recover().unwrap();
+        assert_eq!((again.records, again.recovered.cuts), (found.records, vec![]));
+    }
 }
 
 #[test]

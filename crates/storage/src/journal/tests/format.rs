@@ -14,6 +14,7 @@ fn file_header() -> FileHeader {
         epoch: 3,
         file_bytes: FILE_BYTES,
         synced: 70,
+        reused: true,
         oldest_file: 2,
     }
 }

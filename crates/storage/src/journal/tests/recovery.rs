@@ -4,10 +4,10 @@ use super::*;
 use crate::journal::format::*;
 use JournalKind::{Buffered, Synced};
 
-const SECTOR: usize = 512;
+pub(super) const SECTOR: usize = 512;
 
 /// The bytes of a file when only some sectors of a write arrived: those whose bit is set.
-fn torn(before: &[u8], after: &[u8], write: &JournalWrite, arrived: &[bool]) -> Vec<u8> {
+pub(super) fn torn(before: &[u8], after: &[u8], write: &JournalWrite, arrived: &[bool]) -> Vec<u8> {
     let mut bytes = before.to_vec();
     for (sector, arrived) in arrived.iter().enumerate().take(write.bytes / SECTOR) {
         let at = write.offset as usize + sector * SECTOR;
