@@ -34,8 +34,12 @@ enum Kind {
     Flip,
     /// A sector is zero.
     Lost,
-    /// A block has what another one of the file should have.
+    /// A block has what it had before: the device said that it wrote, and did not.
+    Stale,
+    /// A block has what another one of the file should have…
     Misdirected,
+    /// …which has what it had before.
+    Swapped,
     /// The file has lost its end.
     Short,
     /// The file is gone.
@@ -60,9 +64,10 @@ pub fn copy(disk: &dyn Disk) -> DiskResult<MemoryDisk> {
     Ok(copy)
 }
 
-/// Hurts copies of a disk, a few times. Gives what came of it, in words that count.
+/// Hurts copies of a disk, a few times. Gives what came of it, in words that count. `older`: what the disk had at an earlier
+/// moment.
 pub fn examine(
-    disk: &MemoryDisk,
+    (disk, older): (&MemoryDisk, Option<&MemoryDisk>),
     config: &NodeConfig,
     now: Now,
     rng: &mut Rng,
@@ -73,7 +78,7 @@ pub fn examine(
     let good = QuietNode::start(&good, &config, now)?.read_out().map_err(|error| error.to_string())?;
     for _ in 0..rng.within(1..=3) {
         let hurt = disk.clone();
-        let Some(what) = damage(&hurt, rng) else { return Ok(()) };
+        let Some(what) = damage(&hurt, older, rng) else { return Ok(()) };
         let outcome = start_twice(&hurt, &config, now, &good).map_err(|error| format!("{what}: {error}"))?;
         count(outcome);
     }
@@ -154,7 +159,7 @@ fn same_beginning(id: PartitionId, whole: &Contents, part: &Contents) -> Result<
 }
 
 /// Hurts one file. Gives what was done; nothing if there is nothing that may be hurt.
-fn damage(disk: &MemoryDisk, rng: &mut Rng) -> Option<String> {
+fn damage(disk: &MemoryDisk, older: Option<&MemoryDisk>, rng: &mut Rng) -> Option<String> {
     let of_journals = rng.per_mille(700);
     let is_meant = |path: &String| {
         let is_data = path.starts_with(JOURNALS) || path.starts_with("partitions/") || path.starts_with("metadata/");
@@ -173,13 +178,23 @@ fn damage(disk: &MemoryDisk, rng: &mut Rng) -> Option<String> {
     if bytes.is_empty() {
         return None;
     }
-    let kind = *rng.pick(&[Kind::Flip, Kind::Flip, Kind::Lost, Kind::Misdirected, Kind::Short, Kind::Gone]);
+    let kind = *rng.pick(&[
+        Kind::Flip,
+        Kind::Flip,
+        Kind::Lost,
+        Kind::Stale,
+        Kind::Stale,
+        Kind::Misdirected,
+        Kind::Swapped,
+        Kind::Short,
+        Kind::Gone,
+    ]);
     let at = rng.below(bytes.len() as u64) as usize;
     let (sector, block) = (at / SECTOR_BYTES * SECTOR_BYTES, at / BLOCK_BYTES * BLOCK_BYTES);
     let range = match kind {
         Kind::Flip => at..at + 1,
         Kind::Lost => sector..(sector + SECTOR_BYTES).min(bytes.len()),
-        Kind::Misdirected => block..(block + BLOCK_BYTES).min(bytes.len()),
+        Kind::Stale | Kind::Misdirected | Kind::Swapped => block..(block + BLOCK_BYTES).min(bytes.len()),
         Kind::Short => at..bytes.len(),
         Kind::Gone => 0..bytes.len(),
     };
@@ -192,9 +207,17 @@ fn damage(disk: &MemoryDisk, rng: &mut Rng) -> Option<String> {
     match kind {
         Kind::Flip => bytes[at] ^= 1 << rng.below(8),
         Kind::Lost => bytes[range.clone()].fill(0),
-        Kind::Misdirected => {
+        Kind::Stale => bytes[range.clone()].copy_from_slice(&before(older, &path, &range, rng)),
+        Kind::Misdirected | Kind::Swapped => {
             let from = rng.below((bytes.len() - range.len()) as u64 / BLOCK_BYTES as u64 + 1) as usize * BLOCK_BYTES;
-            bytes.copy_within(from..from + range.len(), range.start);
+            let meant = from..from + range.len();
+            if matches!(kind, Kind::Swapped) && is_spared(&meant) {
+                return None;
+            }
+            bytes.copy_within(meant.clone(), range.start);
+            if matches!(kind, Kind::Swapped) && from != range.start {
+                bytes[meant.clone()].copy_from_slice(&before(older, &path, &meant, rng));
+            }
         }
         Kind::Short => bytes.truncate(at),
         Kind::Gone => {
@@ -204,6 +227,16 @@ fn damage(disk: &MemoryDisk, rng: &mut Rng) -> Option<String> {
     }
     disk.set_file(&path, bytes);
     Some(format!("{path}: {kind:?} of the bytes {range:?}"))
+}
+
+/// What a place had before it was written: what it had at the earlier moment, or a file in that directory which this one may
+/// have been then, or nothing.
+fn before(older: Option<&MemoryDisk>, path: &str, range: &Range<usize>, rng: &mut Rng) -> Vec<u8> {
+    let bytes = |path: &String| Some(older?.file(path)?.get(range.clone())?.to_vec());
+    let others: Vec<String> = older.map(MemoryDisk::paths).unwrap_or_default();
+    let others: Vec<String> = others.into_iter().filter(|other| parent(other) == parent(path)).collect();
+    let earlier = if others.is_empty() || !path.starts_with(JOURNALS) { None } else { bytes(rng.pick(&others)) };
+    bytes(&path.to_owned()).or(earlier).unwrap_or_else(|| vec![0; range.len()])
 }
 
 /// The writes of a file's journal of which nothing says that they were synced: where they are.

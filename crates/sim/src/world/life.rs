@@ -69,6 +69,8 @@ pub(super) struct Node {
     wall_jump_ms: i64,
     /// When the process became ready.
     ready_at: Option<Time>,
+    /// What its disk had when copies of it were hurt the last time.
+    older: Option<MemoryDisk>,
 }
 
 impl Node {
@@ -84,6 +86,7 @@ impl Node {
             wall_skew_ms: 0,
             wall_jump_ms: 0,
             ready_at: None,
+            older: None,
         }
     }
 
@@ -156,7 +159,9 @@ impl World {
         // What was copied has the journals that count only if they were not moved meanwhile.
         if let Some((copy, mut rng)) = rot.filter(|_| !refused && self.node.config.journals == journals) {
             let (now, faults) = (self.node.clock(self.now), &mut self.faults);
-            let result = rot::examine(&copy, &self.node.config, now, &mut rng, &mut |what| faults.count(what));
+            let disks = (&copy, self.node.older.as_ref());
+            let result = rot::examine(disks, &self.node.config, now, &mut rng, &mut |what| faults.count(what));
+            self.node.older = Some(copy);
             if let Err(text) = result {
                 return self.report(rot::NAME, text);
             }
