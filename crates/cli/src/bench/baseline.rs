@@ -76,6 +76,37 @@ pub(super) fn direct(directory: &Path, size: usize, duration: Duration) -> io::R
     result
 }
 
+/// Appends past the page cache to a file that grows to `file_bytes`, then to a new one, each write synced by itself. `None`
+/// where the file system does not take such writes.
+pub(super) fn direct_appends(
+    directory: &Path,
+    (size, file_bytes): (usize, u64),
+    duration: Duration,
+) -> io::Result<Option<Baseline>> {
+    let path = directory.join("bench-direct");
+    let flags = (OFlags::DIRECT | OFlags::DSYNC).bits() as i32;
+    let create = || OpenOptions::new().write(true).create(true).truncate(true).custom_flags(flags).open(&path);
+    let mut file = match create() {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(None),
+        opened => opened?,
+    };
+    let size = size.next_multiple_of(BLOCK_BYTES);
+    let room = vec![0x5a_u8; size + BLOCK_BYTES];
+    let start = room.as_ptr().align_offset(BLOCK_BYTES);
+    let mut end = 0;
+    let result = repeat(size, duration, |_| {
+        if end + size as u64 > file_bytes {
+            fs::remove_file(&path)?;
+            (file, end) = (create()?, 0);
+        }
+        file.write_all_at(&room[start..start + size], end)?;
+        end += size as u64;
+        Ok(())
+    });
+    fs::remove_file(&path)?;
+    result.map(Some)
+}
+
 fn repeat(size: usize, duration: Duration, mut once: impl FnMut(u64) -> io::Result<()>) -> io::Result<Baseline> {
     let begin = Instant::now();
     let mut recorder = Recorder::new(begin);

@@ -366,6 +366,14 @@ impl Partition {
         matches!(self.phase, Phase::Failed(_))
     }
 
+    /// Why it does not serve and will not by itself, if so.
+    pub(crate) fn failure(&self) -> Option<&Error> {
+        match &self.phase {
+            Phase::Failed(error) if error.kind != ErrorKind::ShuttingDown => Some(error),
+            _ => None,
+        }
+    }
+
     /// Whether a sync of its segments failed, so that only a restart brings them and the journal together again.
     pub(crate) fn needs_restart(&self) -> bool {
         self.log.segments.has_failed_sync()

@@ -271,8 +271,11 @@ impl Shard {
             }
             _ => None,
         });
+        let failed = self.partitions.values().filter_map(Partition::failure);
+        let failed = failed.map(|error| format!("shard {shard}: {}", error.message));
         let full = journal.into_iter().chain((partitions > 0).then_some(files));
-        full.chain(at_bound).chain(unsynced.take(NAMED_MAX)).chain(damaged.take(NAMED_MAX)).collect()
+        let partitions = unsynced.take(NAMED_MAX).chain(failed.take(NAMED_MAX)).chain(damaged.take(NAMED_MAX));
+        full.chain(at_bound).chain(partitions).collect()
     }
 
     /// The journals that are at their bound.

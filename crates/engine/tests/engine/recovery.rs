@@ -162,6 +162,8 @@ fn an_always_topic_whose_journal_lost_synced_entries_is_refused_and_others_serve
     assert_eq!(node.read_all(c, other, 0, 0), values(0..10));
     fill(&mut node, c, other, 10..12);
     assert_eq!((node.metrics(0).partitions_failed, node.metrics(0).partitions_serving), (1, 1));
+    let impairments = node.shards[0].impairments();
+    assert!(impairments.iter().any(|words| words.contains("partition 1-0 failed")), "{impairments:?}");
     let described: proto::DescribeTopicOk = node.ask(c, &proto::DescribeTopic { name: "orders".into() });
     assert!(described.partitions[0].error.is_some());
     // It stays refused, and its files stay as they are.

@@ -26,6 +26,7 @@ const BATCH_BYTES: usize = 1024 * 1024;
 const IN_FLIGHT: u32 = 8;
 /// So that segments are sealed and removed while it goes on.
 const SETTINGS: &[(&str, &str)] = &[("retention_bytes", "1GiB"), ("segment_bytes", "256MiB")];
+const SEGMENT_BYTES: u64 = 256 << 20;
 /// What a log, its journal and the loop's own file take at most, about: retention and the journal's bound see to that…
 const ROOM_BYTES: u64 = 6 << 30;
 /// …and what they may take in a second before that, about.
@@ -35,7 +36,8 @@ pub(super) fn measure(extent: &Extent<'_>) -> Result<Vec<Row>, Failure> {
     let duration = Duration::from_secs(extent.sustained_seconds);
     let scratch = std::env::temp_dir();
     machine::check_room(&scratch, ROOM_BYTES.min((extent.sustained_seconds + 2) * ROOM_BYTES_PER_SECOND))?;
-    let (before, writes) = device_of(&scratch, duration)?;
+    let (before, writes) = appends(&scratch, duration)?;
+    let overwritten = baseline::direct(&scratch, BATCH_BYTES, duration / 4).map_err(loop_failed())?;
     let (in_process, refused) = in_process(&scratch, duration)?;
     let load = Load {
         size: RECORD_BYTES,
@@ -48,14 +50,14 @@ pub(super) fn measure(extent: &Extent<'_>) -> Result<Vec<Row>, Failure> {
     let target = extent.target(&load, &[])?;
     let published = produce::measure(&load, &target)?;
     // The same run and the same directory again: a device that slowed down meanwhile slows both.
-    let (after, _) = device_of(directory(&target), duration)?;
+    let (after, _) = appends(directory(&target), duration)?;
     drop(target);
     let device = (before + after) / 2.0;
     let sink = baseline::tcp_sink(BATCH_BYTES, duration).map_err(Failure::io("the loopback stream failed"))?;
     let least = device.min(sink.bytes_per_second() / 2.0);
-    let against = format!("loops of 1 MiB, before and after, {writes}: {}/s", bytes(device));
+    let against = format!("loops of 1 MiB appends, before and after, {writes}: {}/s", bytes(device));
     let refused = if refused > 0 { format!(", {refused} publishes refused and sent again") } else { String::new() };
-    Ok(vec![
+    let mut rows = vec![
         Row {
             work: format!(
                 "{} s of 1 MiB batches, fsync always, retention on, fed in process",
@@ -73,16 +75,30 @@ pub(super) fn measure(extent: &Extent<'_>) -> Result<Vec<Row>, Failure> {
             ratio: published.bytes_per_second() / least,
             budget: Budget::AtLeast(0.8),
         },
-    ])
+    ];
+    rows.extend(overwritten.map(|overwritten| Row {
+        work: "fed in process, against writes to blocks that the file has already".into(),
+        measured: format!("{}/s", bytes(in_process)),
+        against: format!("a loop of 1 MiB over 64 MiB, O_DIRECT+O_DSYNC: {}/s", bytes(overwritten.bytes_per_second())),
+        ratio: in_process / overwritten.bytes_per_second(),
+        budget: Budget::None,
+    }));
+    Ok(rows)
 }
 
-/// Bytes a second of a bare loop, and how it writes: where nothing can be written past the page cache, it appends and syncs.
-fn device_of(scratch: &Path, duration: Duration) -> Result<(f64, &'static str), Failure> {
-    let failed = || Failure::io("the loop of writes and syncs failed");
-    let direct = baseline::direct(scratch, BATCH_BYTES, duration).map_err(failed())?;
+fn loop_failed() -> impl FnOnce(std::io::Error) -> Failure {
+    Failure::io("the loop of writes and syncs failed")
+}
+
+/// Bytes a second of a bare loop of appends to files as large as segments, and how it writes: past the page cache where that
+/// can be done.
+fn appends(scratch: &Path, duration: Duration) -> Result<(f64, &'static str), Failure> {
+    let direct = baseline::direct_appends(scratch, (BATCH_BYTES, SEGMENT_BYTES), duration).map_err(loop_failed())?;
     let (rate, writes) = match direct {
         Some(direct) => (direct, "O_DIRECT+O_DSYNC"),
-        None => (baseline::append_and_sync(scratch, BATCH_BYTES, duration).map_err(failed())?, "append + fdatasync"),
+        None => {
+            (baseline::append_and_sync(scratch, BATCH_BYTES, duration).map_err(loop_failed())?, "append + fdatasync")
+        }
     };
     Ok((rate.bytes_per_second(), writes))
 }
