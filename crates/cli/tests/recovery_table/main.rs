@@ -9,6 +9,7 @@
 //! | bad header in the newest file and no later write anywhere | remove, log | `go_on.rs` |
 //! | bad header elsewhere; short file; gap; no journal where there is an identity | damage | `damage.rs` |
 //! | damage | refuse whom it may concern: partitions, or with the catalog the start | `damage.rs` |
+//! | the same in the buffered journal, of topics with `fsync = interval` | the same, whatever the synced one has | `buffered.rs` |
 //! | wrong cluster, node or shard; unknown version | refuse | `refusals.rs` |
 //!
 //! Before each start `lockgate storage verify` must announce what the start then decides, and leave every byte alone.
@@ -18,6 +19,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod buffered;
 mod damage;
 mod go_on;
 mod journal;

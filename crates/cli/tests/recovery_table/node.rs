@@ -29,6 +29,8 @@ pub(crate) enum End {
 pub(crate) struct Node {
     pub(crate) scratch: Scratch,
     settings: &'static [(&'static str, &'static str)],
+    /// Where the records of topic `t` go.
+    directory: &'static str,
 }
 
 /// What a start came to.
@@ -47,13 +49,27 @@ impl Node {
         Self::with_topic(ONE_SHARD, &[], starts, end)
     }
 
+    /// The same with `fsync = interval`: the records go to the buffered journal.
+    pub(crate) fn with_buffered_records(starts: &[&[&str]], end: End) -> Self {
+        Self::make(ONE_SHARD, (&["--set", "fsync=interval(50ms)"], "shards/0/buffered"), starts, end)
+    }
+
     pub(crate) fn with_topic(
         settings: &'static [(&'static str, &'static str)],
         topic: &[&str],
         starts: &[&[&str]],
         end: End,
     ) -> Self {
-        let node = Self { scratch: Scratch::new(), settings };
+        Self::make(settings, (topic, "shards/0/journal"), starts, end)
+    }
+
+    fn make(
+        settings: &'static [(&'static str, &'static str)],
+        (topic, directory): (&[&str], &'static str),
+        starts: &[&[&str]],
+        end: End,
+    ) -> Self {
+        let node = Self { scratch: Scratch::new(), settings, directory };
         for (number, records) in starts.iter().enumerate() {
             let mut broker = node.scratch.broker_with(settings);
             if number == 0 {
@@ -87,7 +103,7 @@ impl Node {
     /// A mark follows what was written last. Until then, nobody but the client knows that it was synced.
     fn wait_for_the_mark(&self) {
         let is_marked = || {
-            let output = self.tool(&["inspect", "--force-read", "--json", "shards/0/journal"]);
+            let output = self.tool(&["inspect", "--force-read", "--json", self.directory]);
             let files: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
             let newest = files.as_array().unwrap().iter().rfind(|file| file["kind"] == "journal").unwrap().clone();
             let last = JournalFile::read(self, newest["path"].as_str().unwrap());
@@ -106,9 +122,9 @@ impl Node {
         command.args(&arguments[1..]).envs(self.settings.iter().copied()).output().unwrap()
     }
 
-    /// The files of shard 0's synced journal, oldest first.
+    /// The files of the journal that has the records, oldest first.
     pub(crate) fn journal(&self) -> Vec<JournalFile> {
-        self.journal_in("shards/0/journal")
+        self.journal_in(self.directory)
     }
 
     pub(crate) fn journal_in(&self, directory: &str) -> Vec<JournalFile> {
