@@ -181,7 +181,9 @@ impl Controller {
     }
 
     fn propose(&mut self, core: &mut Core, command: &Command, purpose: Wanted) -> Result<(), Error> {
-        if let Some(error) = core.room_refusal(JournalKind::Synced, Purpose::Change) {
+        // A new topic takes room, as a publish does; what is left is for the others, of which a deletion makes some.
+        let room = if matches!(command, Command::CreateTopic { .. }) { Purpose::Publish } else { Purpose::Change };
+        if let Some(error) = core.room_refusal(JournalKind::Synced, room) {
             return Err(error);
         }
         let proposed = core.host.propose(METADATA_GROUP, Bytes::new(), command.encode());

@@ -139,13 +139,13 @@ impl Core {
     /// Why a journal takes nothing more of this kind, if so.
     pub(crate) fn room_refusal(&self, kind: JournalKind, purpose: Purpose) -> Option<Error> {
         let journal = self.journals.get(kind);
-        if journal.is_full() {
-            let message = "the disk has no room for the journal's next file; free some, publishes resume by themselves";
-            return Some(Error::new(ErrorKind::StorageFull, message));
-        }
         let proposed = self.proposed_bytes[journal_slot(kind)];
         if journal.room_for(purpose).is_some_and(|room| room > proposed) {
             return None;
+        }
+        if journal.is_full() {
+            let message = "the disk has no room for the journal's next file; free some, publishes resume by themselves";
+            return Some(Error::new(ErrorKind::StorageFull, message));
         }
         let (shard, max) = (self.shard, self.node.journal.max_bytes);
         let message = format!(

@@ -16,7 +16,12 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     pub(crate) fn new(scratch: &Scratch, broker: &Broker) -> Self {
-        scratch.run(broker, &["topic", "create", "t"]);
+        Self::with(scratch, broker, &[])
+    }
+
+    /// With settings of the topic.
+    pub(crate) fn with(scratch: &Scratch, broker: &Broker, settings: &[&str]) -> Self {
+        scratch.run(broker, &[&["topic", "create", "t"], settings].concat());
         Self::again(scratch, broker, Vec::new())
     }
 

@@ -178,6 +178,9 @@ impl Node {
         let output = self.scratch.lockgate(&broker, &["consume", "t"]).output().unwrap();
         let told = shown(&output);
         assert!(!output.status.success(), "{told}");
+        let ready = || broker.get("/v1/system/ready");
+        wait_until("ready names it", || ready().1.contains("partition 1-0 failed"));
+        assert_eq!(ready().0, 200, "others are served");
         self.scratch.run(&broker, &["topic", "create", "another"]);
         self.scratch.run(&broker, &["topic", "delete", "another"]);
         stop(broker);

@@ -94,6 +94,7 @@ fn with_full_disk() -> (Node, ConnectionId, u64) {
     let mut node = Node::start(FaultyDisk::default(), config);
     let c = node.connect(0);
     let topic = node.create_topic(c, "orders", 1, &[("max_batch_bytes", "300KiB")]);
+    node.create_topic(c, "other", 1, &[("max_batch_bytes", "300KiB")]);
     node.disk.fail("grow", "journal/", DiskError::ENOSPC);
     (node, c, topic)
 }
@@ -117,6 +118,13 @@ fn without_room_for_the_next_journal_file_publishes_get_507_and_resume_by_themse
     node.advance(5_000);
     assert_eq!(node.publish(c, topic, 0, batch(&["x"])).unwrap_err().kind, ErrorKind::StorageFull);
     assert_eq!(node.read_all(c, topic, 0, 0).len(), taken, "reads go on");
+    // So do cursors and deletions, in what is left of the journal's file; a new topic does not.
+    let commit = proto::CommitCursor { topic_id: topic, partition: 0, name: "billing".into(), offset: 1, force: false };
+    let _: proto::CommitCursorOk = node.ask(c, &commit);
+    let settings = [("max_batch_bytes".to_owned(), "300KiB".to_owned())].into();
+    let create = proto::CreateTopic { name: "more".into(), partitions: 1, settings, ..Default::default() };
+    assert_eq!(node.try_ask::<_, proto::CreateTopicOk>(c, &create).unwrap_err().kind, ErrorKind::StorageFull);
+    let _: proto::DeleteTopicOk = node.ask(c, &proto::DeleteTopic { name: "other".into() });
     node.disk.heal();
     node.advance(2_000);
     assert_eq!(node.publish(c, topic, 0, batch(&["x"])).unwrap().base_offset, taken as u64);

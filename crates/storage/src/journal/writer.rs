@@ -392,11 +392,19 @@ impl JournalWriter {
         self.retry_prepare_at.is_some()
     }
 
-    /// How many more bytes of records may be appended for this before the journal is at its bound; `None` at the bound.
+    /// How many more bytes of records may be appended for this before the journal is at its bound; `None` at the bound. On a
+    /// full disk what is left of the file is the reserve: its first half is for changes, the other for what makes room.
     pub fn room_for(&self, purpose: Purpose) -> Option<u64> {
-        let files = self.files.left_for(purpose)? as u64;
         let header = WRITE_HEADER_BYTES as u64;
         let left = self.file.as_ref().map_or(0, |file| (self.config.file_bytes - file.offset).saturating_sub(header));
+        if self.is_full() {
+            let spared = match purpose {
+                Purpose::Publish => return None,
+                Purpose::Change => self.config.file_bytes / 2,
+            };
+            return left.checked_sub(spared + self.pending_bytes as u64).filter(|room| *room > 0);
+        }
+        let files = self.files.left_for(purpose)? as u64;
         // Two writes one after the other take more than one full one, and each file has room for one at least.
         let max_write = u64::from(self.config.max_write_bytes);
         let in_a_file = (self.config.file_bytes - BLOCK_BYTES as u64 - max_write).max(max_write / 2);
