@@ -187,6 +187,21 @@ fn both_refuse_while_a_server_runs_unless_forced_and_then_only_read() {
 }
 
 #[test]
+fn repair_refuses_while_a_server_runs() {
+    let scratch = Scratch::new();
+    let broker = scratch.broker_with(SETTINGS);
+    for arguments in [&["repair"][..], &["repair", "--yes"]] {
+        let output = storage(&scratch, arguments);
+        assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(error.contains(&format!("in use by process {}", broker.pid())), "{error}");
+    }
+    stop(broker);
+    let output = text(&scratch, &["repair"]);
+    assert!(output.contains("no journal has lost anything"), "{output}");
+}
+
+#[test]
 fn verify_finds_nothing_wrong_after_a_stop_nor_after_a_kill() {
     let scratch = stopped(3_000);
     let report = json(&scratch, &["verify"]);

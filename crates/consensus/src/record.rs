@@ -10,6 +10,7 @@
 //! configuration  index u64, configuration
 //! truncate       from u64, term u64
 //! removed        nothing
+//! accepted       from u64, term u64 (a truncation), then a base if there is one; nothing in the buffered journal
 //! checkpoint     the text "buffered" (entries may be in the buffered journal), or a base: index u64, term u64,
 //!                next offset u64
 //! configuration within those: four times (count u16, replica ids u64 each): voters, learners, outgoing, learners next
@@ -224,6 +225,29 @@ pub(crate) fn decode_base(mut body: Bytes) -> Result<Base, Malformed> {
     let index = index(body.get_u64_le())?;
     let term = term(body.get_u64_le())?;
     Ok(Base { index, term, next_offset: Offset(body.get_u64_le()) })
+}
+
+/// What an operator accepted to be the group's log: everything up to the base is in the engine's files, and the cut is where
+/// the log ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Acceptance {
+    pub(crate) base: Base,
+    pub(crate) cut: Truncation,
+}
+
+pub(crate) fn encode_acceptance(Acceptance { base, cut }: Acceptance) -> Vec<Bytes> {
+    let mut body = encode_truncation(cut);
+    if base != Base::default() {
+        body.extend(encode_base(base));
+    }
+    body
+}
+
+pub(crate) fn decode_acceptance(mut body: Bytes) -> Result<Acceptance, Malformed> {
+    let base = body.split_off(body.len().min(16));
+    let cut = decode_truncation(body)?;
+    let base = if base.is_empty() { Base::default() } else { decode_base(base)? };
+    if base.index < cut.from { Ok(Acceptance { base, cut }) } else { Err("its log ends before its base") }
 }
 
 fn numbers(numbers: &[u64]) -> Bytes {

@@ -12,7 +12,7 @@ use lockgate_wire::{GroupId, LogIndex, ReplicaId, Term};
 
 use crate::living::Living;
 use crate::log::{self, check_order};
-use crate::record::{self, BUFFERED_MARK, HardState, Malformed, SNAPSHOT_TERM, Truncation, Written};
+use crate::record::{self, Acceptance, BUFFERED_MARK, HardState, Malformed, SNAPSHOT_TERM, Truncation, Written};
 use crate::{Base, Configuration, ConsensusError, Entry};
 
 /// A group as the journals have it, to be given to [`crate::Host::open`].
@@ -67,23 +67,26 @@ impl RecoveredGroup {
         heads.chain(entries)
     }
 
-    /// The records that make a group of what is left of this one, whatever the journals have of it: everything up to `base` is
-    /// in the engine's files, `end` is the last entry that counts. They go to the synced journal; a group that has the mark
-    /// of the buffered one needs the first of them there too.
-    pub fn into_repair(mut self, base: Base, end: LogIndex) -> impl Iterator<Item = Draft> {
-        let (group, replica) = (self.group, self.replica);
-        // Everything that was written before is void above the base, as it was written in an earlier term.
-        self.term = Term(self.term.0 + 1);
-        self.vote = replica;
-        self.commit = self.commit.min(end);
+    /// Makes this what is left of it: everything up to `base` is in the engine's files, the log goes up to `end`. Gives the
+    /// record of the synced journal that makes it so at every later start. It is one record, so that a crash leaves all of it
+    /// or nothing; the entries stay where they are.
+    pub fn accept(&mut self, base: Base, end: LogIndex) -> Draft {
+        // Everything behind the end is void, as it was written in an earlier term.
+        let term = Term(self.term.max(base.term).0 + 1);
+        (self.term, self.vote) = (term, self.replica);
         self.base = base;
-        (self.living.base, self.living.base_mark) = (base, Sequence(u64::from(base != Base::default())));
-        self.entries.retain(|entry| entry.index > base.index && entry.index <= end);
-        let draft = move |kind, body| Draft { group, replica, kind, body };
-        let cut = Truncation { from: LogIndex(end.0 + 1), term: self.term };
-        let first =
-            [draft(RecordKind::Accepted, Vec::new()), draft(RecordKind::Truncate, record::encode_truncation(cut))];
-        first.into_iter().chain(self.into_drafts())
+        let entries = std::mem::take(&mut self.entries).into_iter();
+        self.entries = joined(entries.take_while(|entry| entry.index <= end), base);
+        self.commit = self.commit.min(self.last_index());
+        let cut = Truncation { from: LogIndex(end.0 + 1), term };
+        let (group, replica) = (self.group, self.replica);
+        let body = record::encode_acceptance(Acceptance { base, cut });
+        Draft { group, replica, kind: RecordKind::Accepted, body }
+    }
+
+    /// The record of the buffered journal that ends its doubt; to be written once the other one is durable.
+    pub fn accept_buffered(&self) -> Draft {
+        Draft { group: self.group, replica: self.replica, kind: RecordKind::Accepted, body: Vec::new() }
     }
 
     /// Whether the buffered journal may have entries of the group.
@@ -175,18 +178,21 @@ impl Recovery {
                 state.living.bootstrap = state.living.bootstrap.min(sequence);
             }
             RecordKind::Truncate => {
-                let truncation = record::decode_truncation(body).map_err(bad)?;
-                state.truncate(truncation);
-                state.living.truncations.retain(|(known, _)| *known != truncation);
-                state.living.truncations.push((truncation, sequence));
+                state.truncate(record::decode_truncation(body).map_err(bad)?, sequence);
             }
             RecordKind::CheckpointMark => {
                 let base = record::decode_base(body).map_err(bad)?;
                 (state.living.base, state.living.base_mark) = (base, sequence);
             }
             RecordKind::Removed => state.removed = true,
-            // The journal has taken it: what may be lost before it was given up.
-            RecordKind::Accepted => {}
+            // Each journal has taken for itself that its doubt ends; the synced one says what the log is.
+            RecordKind::Accepted if journal == JournalKind::Buffered => {}
+            RecordKind::Accepted => {
+                let Acceptance { base, cut } = record::decode_acceptance(body).map_err(bad)?;
+                state.truncate(cut, sequence);
+                let mark = if base == Base::default() { Sequence(0) } else { sequence };
+                (state.living.base, state.living.base_mark) = (base, mark);
+            }
             RecordKind::SnapshotMark => {
                 return Err(ConsensusError::UnknownRecord { group, journal, sequence, kind });
             }
@@ -263,9 +269,11 @@ impl Replica {
         Ok(())
     }
 
-    fn truncate(&mut self, cut: Truncation) {
+    fn truncate(&mut self, cut: Truncation, sequence: Sequence) {
         self.drop_older(cut.from, cut.term);
         self.truncations.push(cut);
+        self.living.truncations.retain(|(known, _)| *known != cut);
+        self.living.truncations.push((cut, sequence));
     }
 
     /// Drops what was written before `term` at `from` and above. It is a run, as terms of writing never fall along it.
@@ -326,25 +334,33 @@ impl Replica {
         living.ballot = self.hard_state;
         living.set_base(living.base, living.base_mark);
         let base = living.base;
-        let mut entries = Vec::new();
+        let entries = joined(self.entries.values().map(|(_, written)| written.entry.clone()), base);
         for (index, (journal, written)) in self.entries {
-            let follows = entries.last().is_none_or(|before: &Entry| before.index.0 + 1 == index.0);
-            // What lies before a hole was freed, though not everywhere, if the engine's files reach behind the hole.
-            if !follows && index.0 <= base.index.0 + 1 {
-                entries.clear();
-            }
-            entries.push(written.entry.clone());
             if index > base.index {
                 living.keep(journal, written);
             }
-        }
-        if entries.last().is_some_and(|last| last.index < base.index) {
-            entries.clear();
         }
         let last = entries.last().map_or(base.index, |last| last.index);
         let commit = commit.min(last);
         Ok(Some(RecoveredGroup { group, replica, tag, term, vote, commit, entries, configuration, base, living }))
     }
+}
+
+/// Entries in their order, as a log over this base. What lies before a hole was freed, though not everywhere, if the engine's
+/// files reach behind the hole.
+fn joined(entries: impl Iterator<Item = Entry>, base: Base) -> Vec<Entry> {
+    let mut log: Vec<Entry> = Vec::new();
+    for entry in entries {
+        let follows = log.last().is_none_or(|before| before.index.0 + 1 == entry.index.0);
+        if !follows && entry.index.0 <= base.index.0 + 1 {
+            log.clear();
+        }
+        log.push(entry);
+    }
+    if log.last().is_some_and(|last| last.index < base.index) {
+        log.clear();
+    }
+    log
 }
 
 #[cfg(test)]

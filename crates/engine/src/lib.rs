@@ -35,7 +35,7 @@ pub use metrics::ShardMetrics;
 pub use moving::{FollowError, MoveError, Moved, follow_shard_count};
 pub use output::{FileToken, Lane, Level, Output};
 pub use recovery::{RecoveredShard, RecoveryError, RecoveryReport, recover};
-pub use repair::{Kept, Repair, RepairError, Subject, repair};
+pub use repair::{Cut, Kept, Repair, RepairError, Repairs, Subject, repair};
 pub use route::shard_of;
 pub use session::ConnectionUse;
 pub use shard::Shard;

@@ -7,16 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use lockgate_catalog::Catalog;
 use lockgate_catalog::settings::SEGMENT_BYTES_DEFAULT;
-use lockgate_consensus::{BUFFERED_MARK, ConsensusError, EntryKind, RecoveredGroup, Recovery, SuspectGroup};
+use lockgate_catalog::{Catalog, Command};
+use lockgate_consensus::{BUFFERED_MARK, Base, ConsensusError, EntryKind, RecoveredGroup, Recovery, SuspectGroup};
 use lockgate_storage::checkpoint;
 use lockgate_storage::disk::{Disk, DiskError, FileOp};
 use lockgate_storage::journal::{
     self, Damage, Doubts, JournalKind, Lost, Position, RecordKind, Recovered, RecoveredRecord,
 };
 use lockgate_storage::segment::{
-    self, INDEX_INTERVAL_BYTES, Limit, OpenReport, SegmentConfig, SegmentError, Segments, Survey,
+    self, INDEX_INTERVAL_BYTES, Limit, LogPoint, OpenReport, SegmentConfig, SegmentError, Segments, Survey,
 };
 use lockgate_wire::{Generation, GroupId, LogIndex, PartitionId, ReplicaId, ShardId, Term, TopicId};
 
@@ -68,6 +68,23 @@ pub(crate) struct RecoveredMetadata {
     /// The entry up to which the catalog is.
     pub(crate) applied: (LogIndex, Term),
     pub(crate) checkpoints: Vec<LogIndex>,
+}
+
+impl RecoveredMetadata {
+    /// The catalog with everything that its log has, which a sole voter commits.
+    pub(crate) fn into_catalog(self) -> Result<Catalog, RecoveryError> {
+        let mut catalog = self.catalog;
+        for entry in self.group.entries {
+            if entry.kind == EntryKind::Normal && entry.index > catalog.applied() {
+                let command = Command::decode(&entry.data).map_err(|error| {
+                    RecoveryError::Malformed(format!("the catalog's entry {}: {error}", entry.index))
+                })?;
+                // A command that is refused changes nothing, here as everywhere.
+                drop(catalog.apply(entry.index, &command));
+            }
+        }
+        Ok(catalog)
+    }
 }
 
 pub(crate) struct RecoveredPartition {
@@ -238,7 +255,7 @@ pub(crate) struct ReadJournals {
     marked: BTreeSet<GroupId>,
     pub(crate) synced: Recovered,
     pub(crate) buffered: Recovered,
-    report: RecoveryReport,
+    pub(crate) report: RecoveryReport,
 }
 
 /// Reads what `disk` has of a shard's journals, and makes their ends durable.
@@ -253,7 +270,7 @@ pub(crate) fn read_journals(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) 
 
 impl ReadJournals {
     /// Whether something of the group may be lost. What is not marked has nothing in the buffered journal.
-    fn is_suspect(&self, group: GroupId) -> bool {
+    pub(crate) fn is_suspect(&self, group: GroupId) -> bool {
         let in_buffered = self.marked.contains(&group) && self.buffered.doubts.is_suspect(group);
         self.synced.doubts.is_suspect(group) || in_buffered
     }
@@ -459,17 +476,26 @@ fn load(disk: &dyn Disk, directory: &str, report: &mut RecoveryReport) -> Result
     Ok(loaded)
 }
 
-fn recover_files(
+/// The entry behind which replay begins, of files that have everything up to their base if they have its records.
+pub(crate) fn replay_from(state: LogIndex, segments: LogPoint, base: &Base) -> LogIndex {
+    // Where the one ends that is further behind. Its last entry again: a cut may have fallen into it.
+    let index = state.min(LogIndex(segments.index.0.saturating_sub(1)));
+    if state >= base.index && segments.offset >= base.next_offset { index.max(base.index) } else { index }
+}
+
+/// What a partition's files hold, brought in line with its journal. What they have beyond that is cut if `may_cut`, and
+/// otherwise proves damage.
+pub(crate) fn recover_files(
     disk: &dyn Disk,
     id: PartitionId,
     group: &RecoveredGroup,
-    is_marked: bool,
+    may_cut: bool,
     surveyed: Option<Survey>,
     report: &mut RecoveryReport,
 ) -> Result<RecoveredFiles, RecoveryError> {
     let directory = partition_directory(id);
     let last = group.last_index();
-    let (segments, opened) = open_segments(disk, id, group, is_marked, surveyed)?;
+    let (segments, opened) = open_segments(disk, id, group, may_cut, surveyed)?;
     report.findings.extend(opened.findings().into_iter().map(|what| format!("partition {id}: {what}")));
     let loaded = load(disk, &directory, report)?;
     let state = match &loaded.checkpoint {
@@ -481,13 +507,7 @@ fn recover_files(
     if files > last {
         return Err(RecoveryError::JournalBehind { partition: id, files, journal: last });
     }
-    // Replay from where the one that is further behind ends. Its last entry again: a cut may have fallen into it.
-    let in_segments = segments.end_index().map_or(LogIndex(0), |index| LogIndex(index.0 - 1));
-    let mut index = state.index.min(in_segments);
-    // Nor does it begin before the base, if the files have what they had then.
-    if state.index >= group.base.index && segments.end_offset() >= group.base.next_offset {
-        index = index.max(group.base.index);
-    }
+    let index = replay_from(state.index, segments.end(), &group.base);
     let applied = (index, group.term_of(index));
     Ok(RecoveredFiles { segments, state, checkpoints: loaded.indices, make: opened.make, applied })
 }
@@ -497,7 +517,7 @@ fn open_segments(
     disk: &dyn Disk,
     id: PartitionId,
     group: &RecoveredGroup,
-    is_marked: bool,
+    may_cut: bool,
     surveyed: Option<Survey>,
 ) -> Result<(Segments, OpenReport), RecoveryError> {
     let damaged = |error| RecoveryError::Segments(id, error);
@@ -506,7 +526,7 @@ fn open_segments(
     let survey = match surveyed.filter(|survey| survey.end_index() <= last) {
         Some(survey) => survey,
         None => {
-            let limit = if is_marked { Limit::UpTo(last) } else { Limit::AheadUpTo(last) };
+            let limit = if may_cut { Limit::UpTo(last) } else { Limit::AheadUpTo(last) };
             Segments::survey(disk, segment_config(id, SEGMENT_BYTES_DEFAULT), limit).map_err(damaged)?
         }
     };

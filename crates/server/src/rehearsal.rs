@@ -1,8 +1,8 @@
 //! A start that changes nothing: what recovery would decide is found by running it on a disk that keeps its changes to
 //! itself.
 
+pub use lockgate_engine::{Cut, Repair, RepairError, Repairs};
 use lockgate_engine::{RecoveryReport, recover, repair};
-pub use lockgate_engine::{Repair, RepairError};
 use lockgate_storage::disk::dry_run::DryRun;
 use lockgate_storage::disk::{Disk, DiskError};
 use lockgate_wire::ShardId;
@@ -74,17 +74,24 @@ fn rehearse_shard(data: &ReadDir, node: &lockgate_engine::NodeConfig, shard: Sha
 pub struct ShardRepairs {
     /// The shard.
     pub shard: ShardId,
-    /// Every replica that is concerned.
-    pub repairs: Result<Vec<Repair>, RepairError>,
+    /// Every partition that is concerned, or why nothing in this shard is repaired.
+    pub repairs: Result<Repairs, RepairError>,
 }
 
 /// Repairs what a start would refuse because a journal is damaged: on a disk that keeps its changes to itself, or for good.
-/// By shard; none in an empty directory.
+/// By shard; none in an empty directory. Without its catalog no shard would start, and nothing is given up for nothing: then
+/// that is all there is.
 pub fn repair_all(data: &ReadDir, config: &Config, disk: &dyn Disk) -> Result<Vec<ShardRepairs>, DataDirError> {
-    let identity = data.identity(&config.data_dir, config.node)?;
-    let shards = identity.iter().flat_map(|identity| {
-        let node = config.for_node(identity);
-        (0..identity.shards).map(ShardId).map(move |shard| ShardRepairs { shard, repairs: repair(disk, &node, shard) })
-    });
-    Ok(shards.collect())
+    let Some(identity) = data.identity(&config.data_dir, config.node)? else { return Ok(Vec::new()) };
+    let node = config.for_node(&identity);
+    let mut all = Vec::new();
+    for shard in (0..identity.shards).map(ShardId) {
+        let repairs = repair(disk, &node, shard);
+        let ends = matches!(repairs, Err(RepairError::Catalog(_)));
+        all.push(ShardRepairs { shard, repairs });
+        if ends {
+            break;
+        }
+    }
+    Ok(all)
 }

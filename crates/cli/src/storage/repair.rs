@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::Args;
 use lockgate_server::data_dir::ReadDir;
-use lockgate_server::rehearsal::{Repair as Repaired, RepairError, ShardRepairs, repair_all};
+use lockgate_server::rehearsal::{Cut, Repair as Repaired, RepairError, Repairs, ShardRepairs, repair_all};
 use lockgate_server::{Config, ServerError};
 use lockgate_storage::disk::Disk;
 use lockgate_storage::disk::dry_run::DryRun;
@@ -31,12 +31,15 @@ pub(crate) struct Repair {
 /// What a repair comes to, in the words of a report.
 #[derive(Default)]
 struct Report {
-    /// Whether anything is damaged.
     lines: Vec<String>,
     items: Vec<Value>,
-    /// What would go on, and what would not.
+    /// What is damaged, as every start tells it.
+    damage: Vec<String>,
+    /// Partitions that would go on, and those that would not.
     repairable: usize,
     hopeless: usize,
+    /// Shards in which nothing could be repaired.
+    failed: usize,
 }
 
 pub(super) fn run(args: &Repair, global: &Global) -> Result<(), Failure> {
@@ -56,7 +59,8 @@ pub(super) fn run(args: &Repair, global: &Global) -> Result<(), Failure> {
         }
     }
     let done = report(&data, &config, &*data.disk)?;
-    print(global, &done, "done: start the broker")?;
+    let end = if done.failed == 0 { "done: start the broker" } else { "not everything was done: repair again" };
+    print(global, &done, end)?;
     hopeless(&done)
 }
 
@@ -70,27 +74,32 @@ fn report(data: &ReadDir, config: &Config, disk: &dyn Disk) -> Result<Report, Fa
 }
 
 impl Report {
-    fn shard(&mut self, shard: ShardId, result: Result<Vec<Repaired>, RepairError>) {
-        let repairs = match result {
+    fn shard(&mut self, shard: ShardId, result: Result<Repairs, RepairError>) {
+        let Repairs { partitions, damage } = match result {
             Ok(repairs) => repairs,
             Err(error) => {
-                self.hopeless += 1;
+                self.failed += 1;
                 self.lines.push(format!("shard {shard}: cannot be repaired: {error}"));
                 self.items.push(json!({ "shard": shard.0, "error": error.to_string() }));
                 return;
             }
         };
-        for Repaired { of, damage, outcome } in repairs {
+        self.damage.extend(damage);
+        for Repaired { of, damage, outcome } in partitions {
             let what = match &outcome {
                 Ok(kept) => kept.to_string(),
                 Err(why) => format!("cannot be repaired: {why}"),
             };
             *if outcome.is_ok() { &mut self.repairable } else { &mut self.hopeless } += 1;
             self.lines.push(format!("{of}: {what}\n    {damage}"));
+            let cut = outcome.as_ref().ok().and_then(|kept| kept.cut);
             self.items.push(json!({
                 "shard": shard.0, "of": of.to_string(), "damage": damage,
                 "keeps_up_to_entry": outcome.as_ref().ok().map(|kept| kept.up_to.0),
                 "gives_up_entries": outcome.as_ref().ok().map(|kept| kept.given_up),
+                "cuts": cut.map(|Cut { first, last, bytes }| {
+                    json!({ "first_offset": first.0, "last_offset": last.0, "bytes": bytes })
+                }),
                 "cannot": outcome.as_ref().err(),
             }));
         }
@@ -98,16 +107,21 @@ impl Report {
 }
 
 fn print(global: &Global, report: &Report, end: &str) -> Result<(), Failure> {
-    let end = if report.lines.is_empty() { "no journal has lost anything: nothing to repair" } else { end };
-    let text = || report.lines.iter().map(String::as_str).chain([end]).collect::<Vec<_>>().join("\n");
-    output::print(global, text, || json!({ "repairs": report.items, "message": end }))
+    let (lines, end) = match (report.lines.is_empty(), report.damage.is_empty()) {
+        (false, _) => (&report.lines, end),
+        (true, true) => (&report.lines, "no journal has lost anything: nothing to repair"),
+        (true, false) => (&report.damage, "no partition is refused for that: nothing to repair"),
+    };
+    let text = || lines.iter().map(String::as_str).chain([end]).collect::<Vec<_>>().join("\n");
+    output::print(global, text, || json!({ "repairs": report.items, "damage": report.damage, "message": end }))
 }
 
 fn hopeless(report: &Report) -> Result<(), Failure> {
-    if report.hopeless == 0 {
-        return Ok(());
-    }
-    let what = format!("{} cannot be repaired: restore a copy, or delete the topic", report.hopeless);
+    let what = match (report.failed, report.hopeless) {
+        (0, 0) => return Ok(()),
+        (0, partitions) => format!("{partitions} cannot be repaired: restore a copy, or delete the topic"),
+        (shards, _) => format!("nothing was repaired in {shards} of the shards"),
+    };
     Err(Failure::Damaged(what))
 }
 

@@ -104,20 +104,64 @@ fn a_partition_that_lost_something_serves_what_is_left_once_it_was_repaired() {
         // What the journal lost was in the segments and in a checkpoint already.
         node.goes_on_with(&["a", "b", "c"]).warned_of(&[&damaged]);
     }
-    assert!(shown(&node.tool(&["repair"])).contains("nothing to repair"));
+    let again = shown(&node.tool(&["repair"]));
+    assert!(
+        again.contains(&damaged) && again.contains("no partition is refused for that: nothing to repair"),
+        "{again}"
+    );
 }
 
 #[test]
-fn a_node_whose_catalog_lost_something_starts_once_it_was_repaired() {
+fn a_repair_gives_up_nothing_before_somebody_has_typed_yes() {
+    let (node, _) = with_a_lost_record();
+    let before = node.contents();
+    for answer in ["y", "no", ""] {
+        let refused = node.tool_with_typed(&["repair"], answer);
+        assert_eq!(refused.status.code(), Some(2), "{}", shown(&refused));
+        assert!(shown(&refused).contains("Give this up for good, 1 in all?"), "{}", shown(&refused));
+    }
+    assert!(node.contents() == before, "nothing was to be changed");
+    let repaired = node.tool_with_typed(&["repair"], "yes");
+    assert!(repaired.status.success() && shown(&repaired).contains("done"), "{}", shown(&repaired));
+    node.goes_on_with(&["a", "b", "c"]);
+}
+
+#[test]
+fn what_cannot_be_repaired_is_said_fails_and_stays_as_it_is() {
+    let (node, damaged) = with_a_lost_record();
+    // With the record that the journal lost, the segments lose what they had.
+    for file in fs::read_dir(node.data().join("partitions/1-0")).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "log") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    let before = node.contents();
+    for arguments in [&["repair"][..], &["repair", "--yes"]] {
+        let output = node.tool(arguments);
+        assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
+        for word in ["partition 1-0: cannot be repaired: ", &damaged, "nothing can be repaired", "delete the topic"] {
+            assert!(shown(&output).contains(word), "{word:?} is not in {}", shown(&output));
+        }
+    }
+    assert!(node.contents() == before, "nothing was to be changed");
+    node.goes_on_without_the_partition(&["records of its group"]);
+}
+
+#[test]
+fn a_catalog_that_lost_something_is_not_repaired() {
     let node = Node::with_records(&[&["a", "b", "c"]], End::Killed);
     let file = &node.journal()[0];
     let last = file.entries_of_partitions().pop().unwrap();
     file.flip(last + 200);
-    let start = node.is_refused(&["is damaged at offset", WHAT_TO_DO]);
-    drop(start);
-    let repaired = node.tool(&["repair", "--yes", "--json"]);
-    assert!(repaired.status.success() && shown(&repaired).contains("the catalog"), "{}", shown(&repaired));
-    node.goes_on_with(&["a", "b"]);
+    let before = node.contents();
+    let refused = node.tool(&["repair", "--yes"]);
+    assert_eq!(refused.status.code(), Some(1), "{}", shown(&refused));
+    for word in ["shard 0: cannot be repaired: the catalog may have lost records", "Restore the data directory"] {
+        assert!(shown(&refused).contains(word), "{word:?} is not in {}", shown(&refused));
+    }
+    assert!(node.contents() == before, "nothing was to be changed");
+    node.is_refused(&["is damaged at offset", WHAT_TO_DO]);
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! A node whose files are damaged between its stop and its next start.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use rustix::process::Signal;
+use rustix::pty::{self, OpenptFlags};
 
 use crate::journal::JournalFile;
 use crate::support::{Broker, Scratch, begin, shown, wait_until};
@@ -118,8 +120,32 @@ impl Node {
 
     /// `lockgate storage …` over the node's data.
     pub(crate) fn tool(&self, arguments: &[&str]) -> Output {
+        self.tool_command(arguments).output().unwrap()
+    }
+
+    fn tool_command(&self, arguments: &[&str]) -> Command {
         let mut command = self.scratch.command(&["storage", arguments[0], "--data-dir", "data"]);
-        command.args(&arguments[1..]).envs(self.settings.iter().copied()).output().unwrap()
+        command.args(&arguments[1..]).envs(self.settings.iter().copied());
+        command
+    }
+
+    /// The same with somebody who types this.
+    pub(crate) fn tool_with_typed(&self, arguments: &[&str], typed: &str) -> Output {
+        let typist = pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        pty::grantpt(&typist).unwrap();
+        pty::unlockpt(&typist).unwrap();
+        let terminal = pty::ptsname(&typist, Vec::new()).unwrap().into_string().unwrap();
+        let terminal = File::options().read(true).write(true).open(terminal).unwrap();
+        let mut typist = File::from(typist);
+        typist.write_all(format!("{typed}\n").as_bytes()).unwrap();
+        self.tool_command(arguments).stdin(terminal).output().unwrap()
+    }
+
+    /// Every file of the data, but for the one that says who holds the lock.
+    pub(crate) fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut files = contents(&self.data());
+        files.retain(|path, _| !path.ends_with("LOCK"));
+        files
     }
 
     /// The files of the journal that has the records, oldest first.

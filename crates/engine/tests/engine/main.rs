@@ -13,6 +13,7 @@ mod moving;
 mod publish;
 mod readers;
 mod recovery;
+mod repairs;
 mod room;
 mod scenarios;
 mod scrub;

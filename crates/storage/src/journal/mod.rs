@@ -77,7 +77,8 @@ pub enum RecordKind {
     ExternalEntry = 8,
     /// The replica is gone for good.
     Removed = 9,
-    /// An operator gave up what the replica may have lost before: from here on its records count on.
+    /// An operator gave up what the replica may have lost before: from here on its records count on. In the synced journal it
+    /// says what the replica's log is.
     Accepted = 10,
 }
 

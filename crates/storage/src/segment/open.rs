@@ -125,7 +125,17 @@ pub struct Survey {
 impl Survey {
     /// Index of the last entry that counts; 0 if there is none.
     pub fn end_index(&self) -> LogIndex {
-        self.found.back().map_or(self.start.index, |last| last.last_index)
+        self.end().index
+    }
+
+    /// The end of what counts.
+    pub fn end(&self) -> LogPoint {
+        self.found.back().map_or(self.start, Segment::end)
+    }
+
+    /// The bytes of the segments that count.
+    pub fn bytes(&self) -> u64 {
+        self.found.iter().map(|segment| segment.bytes).sum()
     }
 
     /// Says that a frame which the journal refers to is where it says, or was in a log that retention has removed. What a

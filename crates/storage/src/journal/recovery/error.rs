@@ -57,8 +57,7 @@ pub enum RecoveryError {
     Damage(Damage),
 }
 
-const WHAT_TO_DO: &str = "Keep the files as they are. If other replicas hold the data, move this data directory away and \
-     let the node join anew under a new node id; if not, restore the directory from a copy";
+const WHAT_TO_DO: &str = "Keep the files as they are, and restore the data directory from a copy";
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

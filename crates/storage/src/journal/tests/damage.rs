@@ -160,9 +160,8 @@ fn damage_says_where_what_how_much_and_what_to_do() {
     assert_eq!(
         RecoveryError::Damage(damage).to_string(),
         "shards/1/synced/0000000001-00000000000000000001.journal is damaged at offset 4096: record 1 does not match its \
-         body's CRC. The records 1 to 1 are lost, which had been confirmed. Keep the files as they are. If other \
-         replicas hold the data, move this data directory away and let the node join anew under a new node id; if not, \
-         restore the directory from a copy"
+         body's CRC. The records 1 to 1 are lost, which had been confirmed. Keep the files as they are, and \
+         restore the data directory from a copy"
     );
 }
 
