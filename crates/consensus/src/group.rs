@@ -49,7 +49,20 @@ struct InFlight {
     entries: u64,
 }
 
+/// The last entry of the first ready that is confirmed, while not all of them are. None if a later ready brought it anew: what
+/// stands at that index now is not what was confirmed.
+fn confirmed_part(in_flight: &VecDeque<InFlight>, durability: JournalKind, confirmed: Confirmed) -> Option<LogIndex> {
+    let part = in_flight.front()?.confirmed_part(durability, confirmed)?;
+    let is_replaced = |later: &InFlight| later.first().is_some_and(|first| first <= part);
+    Some(part).filter(|_| !in_flight.iter().skip(1).any(is_replaced))
+}
+
 impl InFlight {
+    /// The first entry that it brought.
+    fn first(&self) -> Option<LogIndex> {
+        self.last.map(|(_, LogIndex(last))| LogIndex(last + 1 - self.entries))
+    }
+
     /// The last of its entries that is confirmed, while not all of them are: a journal may need several writes for them.
     fn confirmed_part(&self, durability: JournalKind, confirmed: Confirmed) -> Option<LogIndex> {
         let (_, LogIndex(last)) = self.last?;
@@ -237,7 +250,7 @@ impl Group {
         if let Some(number) = number {
             self.node.on_persist_ready(number);
         }
-        let part = self.in_flight.front().and_then(|ready| ready.confirmed_part(self.durability, confirmed));
+        let part = confirmed_part(&self.in_flight, self.durability, confirmed);
         part.is_some_and(|index| self.settle_part(index)) || number.is_some()
     }
 
@@ -401,3 +414,6 @@ pub(crate) struct Written {
 fn weight(context: &Bytes, data: &Bytes) -> usize {
     ENTRY_OVERHEAD_BYTES + context.len() + data.len()
 }
+
+#[cfg(test)]
+mod tests;
