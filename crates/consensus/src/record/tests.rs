@@ -47,6 +47,14 @@ proptest! {
         let cut = Truncation { from: index, term };
         prop_assert_eq!(decode_truncation(joined(encode_truncation(cut))), Ok(cut));
 
+        let below = LogIndex(index.0 - 1);
+        for base in [Base::default(), Base { index: below.max(SNAPSHOT_INDEX), term, next_offset: Offset(vote) }] {
+            if base == Base::default() || base.index > SNAPSHOT_INDEX {
+                let accepted = Acceptance { base, cut };
+                prop_assert_eq!(decode_acceptance(joined(encode_acceptance(accepted))), Ok(accepted));
+            }
+        }
+
         let written_in = Term((term.0 + later).min(TERM_MAX.0));
         for (kind, context, data) in [
             (EntryKind::Normal, context.clone(), data.clone()),
@@ -112,8 +120,11 @@ fn judge(body: Bytes) {
     if let Ok(state) = decode_hard_state(body.clone()) {
         assert!(state.term >= SNAPSHOT_TERM && state.term <= TERM_MAX && state.commit <= LOG_INDEX_MAX);
     }
-    if let Ok(cut) = decode_truncation(body) {
+    if let Ok(cut) = decode_truncation(body.clone()) {
         assert!(cut.from > SNAPSHOT_INDEX && cut.term <= TERM_MAX);
+    }
+    if let Ok(Acceptance { base, cut }) = decode_acceptance(body) {
+        assert!(base.index >= SNAPSHOT_INDEX && base.index < cut.from && cut.term <= TERM_MAX);
     }
 }
 

@@ -248,6 +248,46 @@ fn what_was_freed_in_one_journal_alone_is_no_hole_below_the_base_and_is_one_abov
 }
 
 #[test]
+fn what_was_accepted_is_the_log_that_comes_back_and_goes_on() {
+    let log = vec![
+        (Synced, bootstrap()),
+        (Synced, hard_state(2, 3, 1)),
+        (Synced, own(2, 2, "a")),
+        (Buffered, own(4, 2, "c")),
+        (Synced, own(5, 2, "d")),
+        (Buffered, own(7, 2, "f")),
+        (Buffered, own(8, 2, "g")),
+    ];
+    let at = |index| Base { index: LogIndex(index), term: Term(2), next_offset: lockgate_wire::Offset(9) };
+    for (base, end, expected) in [
+        (Base::default(), 2, vec![entry(2, 2, "a")]),
+        (at(3), 5, vec![entry(4, 2, "c"), entry(5, 2, "d")]),
+        (at(4), 5, vec![entry(4, 2, "c"), entry(5, 2, "d")]),
+        (at(6), 6, vec![]),
+        (at(6), 7, vec![entry(7, 2, "f")]),
+    ] {
+        let mut recovery = Recovery::new();
+        for (journal, body) in log.clone() {
+            fold_one(&mut recovery, journal, REPLICA, body).unwrap();
+        }
+        let mut accepted = recovery.take_suspects(&|_| true).remove(0).left.unwrap();
+        let Draft { kind, body, .. } = accepted.accept(base, LogIndex(end));
+        assert_eq!((&accepted.entries, accepted.last_index()), (&expected, LogIndex(end)));
+        let again = (kind, accepted.accept_buffered().body);
+        // In either order of the journals, and said twice.
+        let said = [(Synced, (kind, body)), (Buffered, again)];
+        for records in [[&log[..], &said, &said].concat(), [&log[..3], &said, &log[3..]].concat()] {
+            let found = fold(records).unwrap().remove(0);
+            let state = |group: &RecoveredGroup| (group.entries.clone(), group.base, group.term, group.commit);
+            assert_eq!(state(&found), state(&accepted), "{base:?} to {end}");
+        }
+        let next = (Buffered, written(end + 1, 4, 4, "new"));
+        let found = fold([&log[..], &said, &[next]].concat()).unwrap().remove(0);
+        assert_eq!(found.entries.last(), Some(&entry(end + 1, 4, "new")));
+    }
+}
+
+#[test]
 fn a_newer_configuration_replaces_the_bootstraps() {
     let newer = Configuration { learners: vec![ReplicaId(8)], ..Configuration::sole(REPLICA) };
     let mut body = 5u64.to_le_bytes().to_vec();
