@@ -270,7 +270,7 @@ pub(crate) fn read_journals(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) 
 
 impl ReadJournals {
     /// Whether something of the group may be lost. What is not marked has nothing in the buffered journal.
-    pub(crate) fn is_suspect(&self, group: GroupId) -> bool {
+    fn is_suspect(&self, group: GroupId) -> bool {
         let in_buffered = self.marked.contains(&group) && self.buffered.doubts.is_suspect(group);
         self.synced.doubts.is_suspect(group) || in_buffered
     }

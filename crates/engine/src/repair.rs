@@ -19,12 +19,12 @@ use lockgate_consensus::{Base, RecoveredGroup, SuspectGroup};
 use lockgate_storage::checkpoint;
 use lockgate_storage::disk::dry_run::DryRun;
 use lockgate_storage::disk::{Disk, DiskError};
-use lockgate_storage::journal::{AppendRefused, Damage, Draft, JournalKind, Position, Sequence};
+use lockgate_storage::journal::{self, AppendRefused, Damage, Draft, JournalKind, Position, Sequence};
 use lockgate_storage::segment::{Limit, Segments, Survey};
 use lockgate_wire::{GroupId, LogIndex, Offset, PartitionId, ShardId};
 
 use crate::config::{NodeConfig, partition_directory};
-use crate::controller::{METADATA_GROUP, METADATA_SHARD};
+use crate::controller::METADATA_SHARD;
 use crate::offline::{OfflineJournal, WriteError};
 use crate::recovery::{
     RecoveredMetadata, RecoveryError, RecoveryReport, Tag, read_journals, recover, recover_files, replay_from,
@@ -181,9 +181,6 @@ struct Plan {
 /// those that cannot go on are left as they are.
 pub fn repair(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<Repairs, RepairError> {
     let mut read = read_journals(disk, node, shard)?;
-    if shard == METADATA_SHARD && read.is_suspect(METADATA_GROUP) {
-        return Err(RepairError::Catalog(read.damage()));
-    }
     let suspects = read.take_suspects();
     let damage = read.report.damage.clone();
     if suspects.is_empty() && !read.synced.doubts.has_gap() {
@@ -336,8 +333,11 @@ fn newest_checkpoint(disk: &dyn Disk, id: PartitionId) -> Result<Base, DiskError
     }))
 }
 
-/// The catalog, which has lost nothing.
-fn view(disk: &dyn Disk, node: &NodeConfig) -> Result<ClusterView, RecoveryError> {
-    let metadata = recover(&DryRun::new(disk)?, node, METADATA_SHARD)?.metadata;
-    Ok(metadata.map_or(Ok(Catalog::default()), RecoveredMetadata::into_catalog)?.view())
+/// The catalog, if it has lost nothing. If it has, no shard is repaired: the node would not start.
+fn view(disk: &dyn Disk, node: &NodeConfig) -> Result<ClusterView, RepairError> {
+    let recovered = recover(&DryRun::new(disk)?, node, METADATA_SHARD).map_err(|error| match error {
+        RecoveryError::Journal(journal::RecoveryError::Damage(damage)) => RepairError::Catalog(damage),
+        error => RepairError::Recovery(error),
+    })?;
+    Ok(recovered.metadata.map_or(Ok(Catalog::default()), RecoveredMetadata::into_catalog)?.view())
 }

@@ -79,19 +79,12 @@ pub struct ShardRepairs {
 }
 
 /// Repairs what a start would refuse because a journal is damaged: on a disk that keeps its changes to itself, or for good.
-/// By shard; none in an empty directory. Without its catalog no shard would start, and nothing is given up for nothing: then
-/// that is all there is.
+/// By shard; none in an empty directory.
 pub fn repair_all(data: &ReadDir, config: &Config, disk: &dyn Disk) -> Result<Vec<ShardRepairs>, DataDirError> {
-    let Some(identity) = data.identity(&config.data_dir, config.node)? else { return Ok(Vec::new()) };
-    let node = config.for_node(&identity);
-    let mut all = Vec::new();
-    for shard in (0..identity.shards).map(ShardId) {
-        let repairs = repair(disk, &node, shard);
-        let ends = matches!(repairs, Err(RepairError::Catalog(_)));
-        all.push(ShardRepairs { shard, repairs });
-        if ends {
-            break;
-        }
-    }
-    Ok(all)
+    let identity = data.identity(&config.data_dir, config.node)?;
+    let shards = identity.iter().flat_map(|identity| {
+        let node = config.for_node(identity);
+        (0..identity.shards).map(ShardId).map(move |shard| ShardRepairs { shard, repairs: repair(disk, &node, shard) })
+    });
+    Ok(shards.collect())
 }
