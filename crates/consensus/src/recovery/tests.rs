@@ -280,6 +280,9 @@ fn what_was_accepted_is_the_log_that_comes_back_and_goes_on() {
             let found = fold(records).unwrap().remove(0);
             let state = |group: &RecoveredGroup| (group.entries.clone(), group.base, group.term, group.commit);
             assert_eq!(state(&found), state(&accepted), "{base:?} to {end}");
+            // What the record says lives on when its file goes.
+            assert_eq!(found.living.truncations.len(), 1);
+            assert_eq!(found.living.base_mark > Sequence(0), base != Base::default());
         }
         let next = (Buffered, written(end + 1, 4, 4, "new"));
         let found = fold([&log[..], &said, &[next]].concat()).unwrap().remove(0);

@@ -264,6 +264,46 @@ fn records_that_go_although_they_are_in_the_segments_are_named() {
     assert_eq!(rig.node.read_all(rig.c, rig.topic, hurt, 0).len(), 1);
 }
 
+/// Publishes to a topic of its own until shard 1 has let files go. Gives the partition.
+fn fill_the_journal(rig: &mut Rig) -> PartitionId {
+    let topic = rig.node.create_topic(rig.c, "hot", PARTITIONS, &[]);
+    let ids = (0..PARTITIONS).map(|partition| PartitionId { topic: topic.into(), partition });
+    let id = ids.into_iter().find(|id| shard_of(*id, 2).0 == 1).unwrap();
+    for _ in 0..100 {
+        rig.node.publish(rig.c, topic, id.partition, batch(&[&"x".repeat(500_000)])).unwrap();
+        rig.node.advance(25);
+    }
+    assert!(rig.node.metrics(1).journal.files_freed > 2);
+    id
+}
+
+#[test]
+fn what_was_repaired_stays_so_when_the_damage_has_gone_with_its_files() {
+    for settings in [&[][..], &[("fsync", "interval(10ms)")]] {
+        let mut rig = Rig::new(settings);
+        let hurt = rig.here[0];
+        rig.publish(hurt, "first");
+        let before = rig.node.disk.copy();
+        rig.publish(hurt, "lost");
+        let after = rig.node.disk.copy();
+        rig.publish(hurt, "behind");
+        rig.node.advance(1_000);
+        damage(&rig.node, &before, &after, "shards/1/");
+        assert!(repair_shard_1(&rig).iter().all(|repair| repair.outcome.is_ok()));
+        rig = rig.crash();
+        rig.publish(hurt, "second");
+        fill_the_journal(&mut rig);
+        for _ in 0..2 {
+            rig.node.advance(1_000);
+            rig = rig.crash();
+            let values: Vec<String> =
+                rig.node.read_all(rig.c, rig.topic, hurt, 0).into_iter().map(|(_, value)| value).collect();
+            assert_eq!(values, ["first", "second"], "{settings:?}");
+            assert!(!rig.node.logs.iter().any(|line| line.contains("damaged")), "{:?}", rig.node.logs);
+        }
+    }
+}
+
 #[test]
 fn a_partition_that_was_written_down_and_idle_since_is_repaired() {
     let mut rig = Rig::new(&[]);
@@ -276,19 +316,11 @@ fn a_partition_that_was_written_down_and_idle_since_is_repaired() {
         rig.node.ask::<_, proto::CommitCursorOk>(rig.c, &cursor);
     }
     rig = rig.crash();
-    let hot = rig.node.create_topic(rig.c, "hot", PARTITIONS, &[]);
-    let is_here = |partition: &u32| shard_of(PartitionId { topic: hot.into(), partition: *partition }, 2).0 == 1;
-    let on_it = (0..PARTITIONS).find(is_here).unwrap();
-    let say = |rig: &mut Rig, value: &str| {
-        rig.node.publish(rig.c, hot, on_it, batch(&[value])).unwrap();
-    };
-    for _ in 0..100 {
-        say(&mut rig, &"x".repeat(500_000));
-        rig.node.advance(25);
-    }
-    assert!(rig.node.metrics(1).journal.files_freed > 2);
+    let hot = fill_the_journal(&mut rig);
     rig.node.advance(10_000);
-    rig = rig.crash_with_damage_to(|rig| say(rig, "lost"));
+    rig = rig.crash_with_damage_to(|rig| {
+        rig.node.publish(rig.c, hot.topic.0, hot.partition, batch(&["lost"])).unwrap();
+    });
     assert!([idle, empty].iter().all(|partition| rig.refused().contains(partition)));
     let repairs = repair_shard_1(&rig);
     assert!(repairs.iter().all(|repair| repair.outcome.is_ok()), "{repairs:?}");
