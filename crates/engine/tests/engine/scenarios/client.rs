@@ -21,7 +21,8 @@ impl Story {
                     epoch: 0,
                     base_sequence: line.option("number", 0),
                 });
-                let value = format!("{:.<1$}", line.values()[0], line.option("size", 1));
+                let value = line.values()[0];
+                let value = value.to_owned() + &".".repeat(line.option("size", 0_usize).saturating_sub(value.len()));
                 self.node().send_and_run(c, &publish(topic, partition), numbered_batch(&[&value], producer));
             }
             ["subscribe", id, place] => {

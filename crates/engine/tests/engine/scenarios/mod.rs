@@ -5,9 +5,11 @@ mod client;
 mod told;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::path::Path;
 
-use lockgate_storage::disk::DiskError;
+use lockgate_engine::{NodeConfig, follow_shard_count};
+use lockgate_storage::disk::{Disk, DiskError};
 use lockgate_wire::ConnectionId;
 
 use crate::support::{FaultyDisk, Node, config};
@@ -77,7 +79,7 @@ impl Story {
             },
             "release" => self.node().release(),
             "advance" => self.node().advance(line.number(1)),
-            "disk" | "journal" => self.disk(&line),
+            "disk" | "journal" | "segments" => self.disk(&line),
             "crash" | "restart" => self.start_again(&line),
             "stop" => self.node().begin_stop(),
             "stopped" => {
@@ -111,6 +113,12 @@ impl Story {
                 let freed = self.node().metrics(0).journal.files_freed;
                 assert!(freed >= files.parse().expect("a number"), "{freed} files were freed");
             }
+            ["journal", "refers", "to", batches] => {
+                let referred = self.node().metrics(0).journal.external_records;
+                assert_eq!(referred, batches.parse::<u64>().expect("a number"), "batches that went once");
+            }
+            ["journal", "damaged", _] => self.turn_a_bit("shards/", line.values()[0]),
+            ["segments", "damaged", _] => self.turn_a_bit("partitions/", line.values()[0]),
             ["disk", "full"] => self.node().disk.fail("grow", "", DiskError::ENOSPC),
             ["disk", "heals"] => self.node().disk.heal(),
             ["journal", "copied"] => self.copy = Some(self.node().disk.copy()),
@@ -122,8 +130,32 @@ impl Story {
         }
     }
 
+    /// In the first letter of this value, wherever these files have it.
+    fn turn_a_bit(&mut self, files: &str, value: &str) {
+        let disk = &self.node().disk;
+        let mut turned = 0;
+        for path in disk.files(files) {
+            let bytes = disk.memory.file(&path).expect("a file that is listed");
+            let is_here = |at: &usize| bytes[*at..].starts_with(value.as_bytes());
+            for at in (0..bytes.len()).filter(is_here) {
+                disk.memory.write(&path, at as u64, &[vec![bytes[at] ^ 1].into()]).unwrap();
+                turned += 1;
+            }
+        }
+        assert!(turned > 0, "no file in {files} has {value:?}");
+    }
+
     fn start_again(&mut self, line: &Line) {
         let mut node = self.node.take().expect("a node");
+        if let Some(shards) = line.options.get("shards") {
+            node.stop();
+            let shards = shards.parse().expect("a number");
+            let to = NodeConfig { shards, journals: node.config.journals + 1, ..(*node.config).clone() };
+            let moved = follow_shard_count(&node.disk, &node.config, &to, |_| Ok::<_, Infallible>(()));
+            assert!(matches!(moved, Ok(Some(_))), "{moved:?}");
+            (self.node, self.connections) = (Some(Node::start_at(node.disk, to, node.now)), BTreeMap::new());
+            return;
+        }
         match line.words[1..] {
             [] => {}
             ["torn"] => node.tear_held_journal_write(),
@@ -152,6 +184,7 @@ fn start(line: &Line) -> Node {
     config.limits.unanswered_requests = line.option("unanswered", config.limits.unanswered_requests);
     config.journal.file_bytes = line.option("journal_file", config.journal.file_bytes);
     config.journal.max_write_bytes = config.journal.max_write_bytes.min(config.journal.file_bytes as u32 / 2);
+    config.journal.external_min_bytes = line.option("large", config.journal.external_min_bytes);
     if let Some(files) = line.options.get("journal_files") {
         config.journal.max_bytes = config.journal.file_bytes * files.parse::<u64>().expect("a number");
     }
@@ -164,7 +197,7 @@ fn every_story_goes_as_it_is_written() {
     let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|extension| extension == "txt")).collect();
     files.sort();
-    assert!(files.len() >= 18);
+    assert!(files.len() >= 28);
     for file in files {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         let text = std::fs::read_to_string(&file).unwrap();
