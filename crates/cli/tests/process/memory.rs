@@ -5,7 +5,7 @@ use std::process::Stdio;
 use lockgate_wire::proto;
 
 use crate::support::raw::Raw;
-use crate::support::{Scratch, wait_until};
+use crate::support::{Scratch, begin_under, wait_until};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -81,4 +81,19 @@ fn a_gibibyte_of_journal_is_recovered_in_bounded_memory() {
     assert!(peak < PEAK_BYTES_MAX, "{} MiB in use\n{}", peak / MIB, broker.log());
     let found = scratch.lockgate(&broker, &["consume", "t", "--from", "last:1"]).output().unwrap();
     assert_eq!(found.stdout.len(), 8192, "{}", broker.log());
+}
+
+#[test]
+fn a_broker_that_gets_no_more_memory_than_its_bounds_ask_for_serves_and_recovers() {
+    let scratch = Scratch::new();
+    let limit = format!("--data={PEAK_BYTES_MAX}");
+    let mut broker = begin_under(&scratch, &["prlimit", &limit], SETTINGS).wait_ready();
+    scratch.run(&broker, &["topic", "create", "t"]);
+    produce(&scratch, &broker, 300);
+    broker.kill();
+    let mut broker = broker.start_again(&scratch);
+    let found = scratch.lockgate(&broker, &["consume", "t", "--from", "last:1"]).output().unwrap();
+    assert_eq!(found.stdout.len(), 8192, "{}", broker.log());
+    produce(&scratch, &broker, 100);
+    assert_eq!(broker.ended(), None, "{}", broker.log());
 }
