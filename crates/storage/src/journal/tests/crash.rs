@@ -10,11 +10,18 @@ const NEVER: usize = usize::MAX;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Append { group: u64, bytes: usize },
+    Append {
+        group: u64,
+        bytes: usize,
+    },
     Write,
     Mark,
     Sync,
     FailedSync,
+    /// Nobody needs the first so many of ten durable records.
+    Release(usize),
+    /// A file that was let go goes, or becomes the spare one.
+    Remove,
 }
 
 #[derive(Clone, Debug)]
@@ -33,19 +40,24 @@ struct Model {
     durable: usize,
     /// So many records must survive the death of the process: at least the durable ones.
     written: usize,
+    /// So many of the first may be gone.
+    released: usize,
 }
 
 impl Model {
-    /// What was found is a prefix of what was appended, byte by byte, with everything promised. From now on it is all.
+    /// What was found is a prefix of what was appended, byte by byte, with everything promised, but for what was let go. From
+    /// now on it is all.
     fn check(&mut self, found: &Found) -> Result<(), TestCaseError> {
-        let count = found.records.len();
+        let count = (found.recovered.position.next_sequence().0 - 1) as usize;
+        let gone = count - found.records.len();
+        prop_assert!(gone <= self.released, "{gone} records are gone, {} were let go", self.released);
         prop_assert!(count >= self.written, "{count} records were found, {} were confirmed", self.written);
         prop_assert!(count <= self.appended.len());
-        for (index, (record, (group, body))) in found.records.iter().zip(&self.appended).enumerate() {
-            prop_assert_eq!(record.sequence, Sequence(index as u64 + 1));
+        for (index, (record, (group, body))) in found.records.iter().zip(&self.appended[gone..]).enumerate() {
+            prop_assert_eq!(record.sequence, Sequence((gone + index) as u64 + 1));
             prop_assert_eq!((record.group, &record.body[..]), (GroupId(*group), &body[..]));
         }
-        prop_assert_eq!(found.recovered.position.next_sequence(), Sequence(count as u64 + 1));
+        prop_assert_eq!(&found.recovered.damages, &[]);
         self.appended.truncate(count);
         (self.durable, self.written) = (count, count);
         Ok(())
@@ -69,6 +81,18 @@ fn live(disk: &CrashDisk, config: &JournalConfig, found: Found, steps: &[Step], 
             Step::Mark => now = now.plus_ms(10),
             Step::Write => {}
             Step::FailedSync => disk.fail_next_sync(),
+            Step::Release(tenths) => {
+                let floor = model.durable * tenths / 10;
+                model.released = model.released.max(floor);
+                writer.release(Sequence(floor as u64 + 1));
+                continue;
+            }
+            Step::Remove => {
+                if let Some(op) = writer.start_removal(now) {
+                    writer.removed(op.execute(disk).map(drop));
+                }
+                continue;
+            }
             Step::Sync => {
                 if let Some(sync) = writer.start_sync(now)
                     && let Ok(durable) = writer.synced(sync.execute(disk).map(drop), now)
@@ -90,7 +114,7 @@ fn live(disk: &CrashDisk, config: &JournalConfig, found: Found, steps: &[Step], 
 }
 
 fn run(kind: JournalKind, lives: &[Life]) -> Result<(), TestCaseError> {
-    let config = config(kind);
+    let config = JournalConfig { max_bytes: 6 * FILE_BYTES, ..config(kind) };
     let (mut disk, mut model, mut epoch) = (CrashDisk::default(), Model::default(), 0);
     for life in lives {
         disk.crash_after(life.operations);
@@ -125,6 +149,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Mark),
         2 => Just(Step::Sync),
         1 => Just(Step::FailedSync),
+        2 => (0usize..=10).prop_map(Step::Release),
+        2 => Just(Step::Remove),
     ]
 }
 
