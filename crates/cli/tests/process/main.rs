@@ -15,6 +15,7 @@ mod other_owner;
 mod publisher;
 mod read_only;
 mod removed_files;
+mod retention;
 mod starting;
 mod stopped;
 mod turned_bit;
