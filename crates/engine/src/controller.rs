@@ -181,8 +181,12 @@ impl Controller {
     }
 
     fn propose(&mut self, core: &mut Core, command: &Command, purpose: Wanted) -> Result<(), Error> {
-        // A new topic takes room, as a publish does; what is left is for the others, of which a deletion makes some.
-        let room = if matches!(command, Command::CreateTopic { .. }) { Purpose::Publish } else { Purpose::Change };
+        let room = match command {
+            // It takes room, as publishes do.
+            Command::CreateTopic { .. } => Purpose::Publish,
+            Command::DeleteTopic { .. } => Purpose::Deletion,
+            _ => Purpose::Change,
+        };
         if let Some(error) = core.room_refusal(JournalKind::Synced, room) {
             return Err(error);
         }

@@ -279,7 +279,7 @@ fn plan(
         surveyed.map_err(|error| RecoveryError::Segments(id, error))
     };
     let segments = survey(Limit::None)?;
-    let checkpoint = newest_checkpoint(disk, id)?;
+    let (checkpoint, rejected) = newest_checkpoint(disk, id)?;
     // The segments have everything that the checkpoint knows of, or replay has to begin before it.
     let from = replay_from(checkpoint.index, segments.end(), &checkpoint).max(Base::default().index);
     let base = if from == checkpoint.index {
@@ -295,6 +295,13 @@ fn plan(
     let (mut up_to, mut given_up) = (from, 0);
     for entry in left.entries.iter().filter(|entry| entry.index > from) {
         if entry.index.0 == up_to.0 + 1 { up_to = entry.index } else { given_up += 1 }
+    }
+    if up_to < left.base.index {
+        let written_down = left.base.index;
+        return hopeless(format!(
+            "its files have everything up to entry {from} only, and the journal has let go of what follows up to entry \
+             {written_down}{rejected}"
+        ));
     }
     if up_to < checkpoint.index {
         let index = checkpoint.index;
@@ -320,17 +327,19 @@ fn plan(
     Ok(Plan { id, kept: Kept { up_to, given_up, cut }, cut: beyond, accepted, accepted_buffered })
 }
 
-/// What a partition's newest checkpoint has, as a base.
-fn newest_checkpoint(disk: &dyn Disk, id: PartitionId) -> Result<Base, DiskError> {
+/// What a partition's newest checkpoint has, as a base, and in words which others cannot be used.
+fn newest_checkpoint(disk: &dyn Disk, id: PartitionId) -> Result<(Base, String), DiskError> {
     let loaded = match checkpoint::load_newest(disk, &partition_directory(id)) {
-        Err(error) if error.is_missing() => return Ok(Base::default()),
+        Err(error) if error.is_missing() => return Ok((Base::default(), String::new())),
         loaded => loaded?,
     };
-    Ok(loaded.checkpoint.map_or(Base::default(), |(header, _)| Base {
+    let rejected = loaded.rejected.iter().map(|(file, why)| format!("; {file} is not used: {why}")).collect();
+    let base = loaded.checkpoint.map_or(Base::default(), |(header, _)| Base {
         index: header.index,
         term: header.term,
         next_offset: header.next_offset,
-    }))
+    });
+    Ok((base, rejected))
 }
 
 /// The catalog, if it has lost nothing. If it has, no shard is repaired: the node would not start.

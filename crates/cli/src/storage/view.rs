@@ -214,7 +214,7 @@ pub(super) fn item_text(item: &Item) -> String {
         Item::Void { offset, bytes, is_zero, is_reused } => {
             let what = match (is_zero, is_reused) {
                 (true, _) => "nothing was written",
-                (false, true) => "left of the file's earlier life",
+                (false, true) => "no write, perhaps left of an earlier life",
                 (false, false) => "no write of this file",
             };
             format!("{offset:>12}  {bytes:>9}  {:>5}  {:>21}  {:>10}  {what}", "", "", "")

@@ -304,8 +304,8 @@ fn what_was_repaired_stays_so_when_the_damage_has_gone_with_its_files() {
     }
 }
 
-#[test]
-fn a_partition_that_was_written_down_and_idle_since_is_repaired() {
+/// A node on which two partitions were written down, idle since, and may have lost something: one with a record, one without.
+fn with_idle_suspects() -> (Rig, [u32; 2]) {
     let mut rig = Rig::new(&[]);
     let (idle, empty) = (rig.here[0], rig.here[1]);
     // More than is carried forward, and nothing in the segments for the last of it.
@@ -322,6 +322,30 @@ fn a_partition_that_was_written_down_and_idle_since_is_repaired() {
         rig.node.publish(rig.c, hot.topic.0, hot.partition, batch(&["lost"])).unwrap();
     });
     assert!([idle, empty].iter().all(|partition| rig.refused().contains(partition)));
+    (rig, [idle, empty])
+}
+
+#[test]
+fn a_partition_whose_newest_checkpoint_cannot_be_read_is_left_alone() {
+    let (rig, [idle, _]) = with_idle_suspects();
+    let checkpoints = rig.node.disk.files(&format!("partitions/{}-{idle}/state.", rig.topic));
+    for path in &checkpoints {
+        let mut bytes = rig.node.disk.memory.file(path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        rig.node.disk.memory.set_file(path, bytes);
+    }
+    let before = rig.node.disk.files("partitions/").len();
+    let of = Subject::Partition(PartitionId { topic: rig.topic.into(), partition: idle });
+    let repairs = repair_shard_1(&rig);
+    let repair = repairs.iter().find(|repair| repair.of == of).unwrap();
+    let why = repair.outcome.as_ref().unwrap_err();
+    assert!(why.contains("the journal has let go of") && why.contains("is not used"), "{why}");
+    assert_eq!(rig.node.disk.files("partitions/").len(), before);
+}
+
+#[test]
+fn a_partition_that_was_written_down_and_idle_since_is_repaired() {
+    let (mut rig, [idle, _]) = with_idle_suspects();
     let repairs = repair_shard_1(&rig);
     assert!(repairs.iter().all(|repair| repair.outcome.is_ok()), "{repairs:?}");
     rig = rig.crash();

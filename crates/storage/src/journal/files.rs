@@ -36,13 +36,15 @@ pub enum Purpose {
     Publish,
     /// Cursors and changes of topics: half of the reserve, so that the other half is left to what makes room.
     Change,
+    /// Deletions of topics, which make room: as changes, and on a full disk somewhat longer.
+    Deletion,
 }
 
 impl Purpose {
     fn spared_files(self) -> usize {
         match self {
             Self::Publish => RESERVE_FILES,
-            Self::Change => RESERVE_FILES / 2,
+            Self::Change | Self::Deletion => RESERVE_FILES / 2,
         }
     }
 }

@@ -81,6 +81,8 @@ pub struct JournalWriter {
     spare: Option<Path>,
     /// What the file that is being let go will be called as the spare one.
     sparing: Option<Path>,
+    /// That failed the last time.
+    sparing_failed: bool,
     next_free: u64,
     preparing: Option<Path>,
     /// The disk was full; try again then.
@@ -123,6 +125,7 @@ impl JournalWriter {
             free: position.free,
             spare: None,
             sparing: None,
+            sparing_failed: false,
             next_free: position.next_free,
             preparing: None,
             retry_prepare_at: None,
@@ -352,8 +355,7 @@ impl JournalWriter {
         if busy || !self.may_prepare() || self.poison.is_some() || self.ending == Ending::Done {
             return None;
         }
-        if let Some(path) = self.spare.take() {
-            (self.free, self.retry_prepare_at) = (Some(Free { path, reused: true }), None);
+        if self.adopt_spare() {
             return None;
         }
         if self.retry_prepare_at.is_some_and(|at| at > self.clock) {
@@ -363,6 +365,14 @@ impl JournalWriter {
         self.preparing = Some(path.clone());
         let written = self.config.kind == JournalKind::Synced;
         Some(FileOp::Zero { path, bytes: self.config.file_bytes, written })
+    }
+
+    /// Takes the spare file for the next one, if there is one and none is ready.
+    fn adopt_spare(&mut self) -> bool {
+        let may = self.free.is_none() && self.preparing.is_none() && self.may_prepare();
+        let Some(path) = self.spare.take_if(|_| may) else { return false };
+        (self.free, self.retry_prepare_at) = (Some(Free { path, reused: true }), None);
+        true
     }
 
     fn name_free(&mut self) -> Path {
@@ -393,7 +403,8 @@ impl JournalWriter {
     }
 
     /// How many more bytes of records may be appended for this before the journal is at its bound; `None` at the bound. On a
-    /// full disk what is left of the file is the reserve: its first half is for changes, the other for what makes room.
+    /// full disk what is left of the file is the reserve: its first half is for changes, a further quarter for deletions
+    /// alone, and the rest for what makes room.
     pub fn room_for(&self, purpose: Purpose) -> Option<u64> {
         let header = WRITE_HEADER_BYTES as u64;
         let left = self.file.as_ref().map_or(0, |file| (self.config.file_bytes - file.offset).saturating_sub(header));
@@ -401,6 +412,7 @@ impl JournalWriter {
             let spared = match purpose {
                 Purpose::Publish => return None,
                 Purpose::Change => self.config.file_bytes / 2,
+                Purpose::Deletion => self.config.file_bytes / 4,
             };
             return left.checked_sub(spared + self.pending_bytes as u64).filter(|room| *room > 0);
         }
@@ -445,7 +457,7 @@ impl JournalWriter {
             return None;
         }
         let (from, is_whole) = self.files.next_removal(self.clock)?;
-        if !is_whole || self.spare.is_some() {
+        if !is_whole || self.spare.is_some() || self.sparing_failed {
             return Some(FileOp::Remove { paths: vec![from] });
         }
         let to = self.name_free();
@@ -459,8 +471,12 @@ impl JournalWriter {
     /// # Panics
     /// If no removal is under way.
     pub fn removed(&mut self, result: DiskResult<()>) {
-        let sparing = self.sparing.take().filter(|_| result.is_ok());
-        self.spare = self.spare.take().or(sparing);
+        let sparing = self.sparing.take();
+        // Where a name cannot be changed, the file can perhaps be removed.
+        self.sparing_failed = sparing.is_some() && result.is_err();
+        self.spare = self.spare.take().or(sparing.filter(|_| result.is_ok()));
+        // Something may wait for it.
+        self.adopt_spare();
         // One that somebody else has removed is gone as well.
         let result = result.or_else(|error| if error.is_missing() { Ok(()) } else { Err(error) });
         self.files.removed(&result, self.clock);
