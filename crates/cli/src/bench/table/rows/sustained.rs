@@ -1,4 +1,5 @@
-//! Large batches for a while, with retention at work: the device's bandwidth, without and with a network.
+//! Large batches for a while, with retention at work: what the device takes at the end of files that grow, without and with a
+//! network.
 
 use std::fs;
 use std::path::Path;
@@ -27,6 +28,8 @@ const IN_FLIGHT: u32 = 8;
 /// So that segments are sealed and removed while it goes on.
 const SETTINGS: &[(&str, &str)] = &[("retention_bytes", "1GiB"), ("segment_bytes", "256MiB")];
 const SEGMENT_BYTES: u64 = 256 << 20;
+/// What the broker writes at once, if so much waits: `journal.max_write_bytes`.
+const WRITE_BYTES: usize = 4 * 1024 * 1024;
 /// What a log, its journal and the loop's own file take at most, about: retention and the journal's bound see to that…
 const ROOM_BYTES: u64 = 6 << 30;
 /// …and what they may take in a second before that, about.
@@ -36,7 +39,8 @@ pub(super) fn measure(extent: &Extent<'_>) -> Result<Vec<Row>, Failure> {
     let duration = Duration::from_secs(extent.sustained_seconds);
     let scratch = std::env::temp_dir();
     machine::check_room(&scratch, ROOM_BYTES.min((extent.sustained_seconds + 2) * ROOM_BYTES_PER_SECOND))?;
-    let (before, writes) = appends(&scratch, duration)?;
+    let (before, writes) = appends(&scratch, BATCH_BYTES, duration)?;
+    let (larger, _) = appends(&scratch, WRITE_BYTES, duration / 4)?;
     let overwritten = baseline::direct(&scratch, BATCH_BYTES, duration / 4).map_err(loop_failed())?;
     let (in_process, refused) = in_process(&scratch, duration)?;
     let load = Load {
@@ -50,7 +54,7 @@ pub(super) fn measure(extent: &Extent<'_>) -> Result<Vec<Row>, Failure> {
     let target = extent.target(&load, &[])?;
     let published = produce::measure(&load, &target)?;
     // The same run and the same directory again: a device that slowed down meanwhile slows both.
-    let (after, _) = appends(directory(&target), duration)?;
+    let (after, _) = appends(directory(&target), BATCH_BYTES, duration)?;
     drop(target);
     let device = (before + after) / 2.0;
     let sink = baseline::tcp_sink(BATCH_BYTES, duration).map_err(Failure::io("the loopback stream failed"))?;
@@ -76,6 +80,13 @@ pub(super) fn measure(extent: &Extent<'_>) -> Result<Vec<Row>, Failure> {
             budget: Budget::AtLeast(0.8),
         },
     ];
+    rows.push(Row {
+        work: "fed in process, against appends as large as the broker's writes".into(),
+        measured: format!("{}/s", bytes(in_process)),
+        against: format!("a loop of 4 MiB appends, {writes}: {}/s", bytes(larger)),
+        ratio: in_process / larger,
+        budget: Budget::None,
+    });
     rows.extend(overwritten.map(|overwritten| Row {
         work: "fed in process, against writes to blocks that the file has already".into(),
         measured: format!("{}/s", bytes(in_process)),
@@ -92,13 +103,11 @@ fn loop_failed() -> impl FnOnce(std::io::Error) -> Failure {
 
 /// Bytes a second of a bare loop of appends to files as large as segments, and how it writes: past the page cache where that
 /// can be done.
-fn appends(scratch: &Path, duration: Duration) -> Result<(f64, &'static str), Failure> {
-    let direct = baseline::direct_appends(scratch, (BATCH_BYTES, SEGMENT_BYTES), duration).map_err(loop_failed())?;
+fn appends(scratch: &Path, size: usize, duration: Duration) -> Result<(f64, &'static str), Failure> {
+    let direct = baseline::direct_appends(scratch, (size, SEGMENT_BYTES), duration).map_err(loop_failed())?;
     let (rate, writes) = match direct {
         Some(direct) => (direct, "O_DIRECT+O_DSYNC"),
-        None => {
-            (baseline::append_and_sync(scratch, BATCH_BYTES, duration).map_err(loop_failed())?, "append + fdatasync")
-        }
+        None => (baseline::append_and_sync(scratch, size, duration).map_err(loop_failed())?, "append + fdatasync"),
     };
     Ok((rate.bytes_per_second(), writes))
 }
