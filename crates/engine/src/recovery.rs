@@ -433,7 +433,7 @@ impl Journals<'_> {
             segment::sealed_end(self.disk, &directory).map_or(LogIndex(0), |end| end.index)
         } else {
             let surveyed = Segments::survey(self.disk, segment_config(id, SEGMENT_BYTES_DEFAULT), Limit::None).ok();
-            let end = surveyed.as_ref().map_or(LogIndex(0), Survey::end_index);
+            let end = surveyed.as_ref().map_or(LogIndex(0), Survey::sure_index);
             self.surveyed.extend(surveyed.map(|surveyed| (group, surveyed)));
             end
         };

@@ -96,6 +96,28 @@ fn many_small_batches_of_one_round_go_once_too_and_keep_their_producers() {
 }
 
 #[test]
+fn what_is_ahead_of_a_record_that_was_never_written_makes_no_entry_needless() {
+    let mut torn = 0;
+    for calls in 0.. {
+        // Entries without batches, which a checkpoint has and no segment: a leader's first of each start.
+        let (mut node, topic) = node_with_topic(SETTINGS);
+        for _ in 0..5 {
+            node = node.restart();
+        }
+        node.disk.cut_after(calls);
+        let answered = say(&mut node, topic, &large("a")).is_ok();
+        node.disk.heal();
+        let mut node = node.crash();
+        torn += u32::from(node.logs.iter().any(|line| line.contains("record that was never written")));
+        say(&mut node, topic, "b").expect("the partition serves");
+        if answered {
+            break;
+        }
+    }
+    assert!(torn > 0, "no crash between the data and its record");
+}
+
+#[test]
 fn wherever_the_process_dies_what_was_answered_is_there_and_the_rest_leaves_no_trace() {
     let mut torn = 0;
     for calls in 0.. {

@@ -36,10 +36,8 @@ enum Kind {
     Lost,
     /// A block has what it had before: the device said that it wrote, and did not.
     Stale,
-    /// A block has what another one of the file should have…
+    /// A block has what another one of the file should have.
     Misdirected,
-    /// …which has what it had before.
-    Swapped,
     /// The file has lost its end.
     Short,
     /// The file is gone.
@@ -185,12 +183,11 @@ fn damage(disk: &MemoryDisk, older: Option<&MemoryDisk>, rng: &mut Rng) -> Optio
         Kind::Stale,
         Kind::Stale,
         Kind::Misdirected,
-        Kind::Swapped,
         Kind::Short,
         Kind::Gone,
     ]);
     let before = match kind {
-        Kind::Stale | Kind::Swapped => before(older, &path, bytes.len(), rng),
+        Kind::Stale => before(older, &path, bytes.len(), rng),
         _ => Vec::new(),
     };
     // Where it had something else before.
@@ -205,7 +202,7 @@ fn damage(disk: &MemoryDisk, older: Option<&MemoryDisk>, rng: &mut Rng) -> Optio
     let range = match kind {
         Kind::Flip => at..at + 1,
         Kind::Lost => sector..(sector + SECTOR_BYTES).min(bytes.len()),
-        Kind::Stale | Kind::Misdirected | Kind::Swapped => block..(block + BLOCK_BYTES).min(bytes.len()),
+        Kind::Stale | Kind::Misdirected => block..(block + BLOCK_BYTES).min(bytes.len()),
         Kind::Short => at..bytes.len(),
         Kind::Gone => 0..bytes.len(),
     };
@@ -222,15 +219,6 @@ fn damage(disk: &MemoryDisk, older: Option<&MemoryDisk>, rng: &mut Rng) -> Optio
         Kind::Misdirected => {
             let from = rng.below((bytes.len() - range.len()) as u64 / BLOCK_BYTES as u64 + 1) as usize * BLOCK_BYTES;
             bytes.copy_within(from..from + range.len(), range.start);
-        }
-        Kind::Swapped => {
-            let meant = if changed.is_empty() { return None } else { *rng.pick(&changed) };
-            let meant = meant..meant + range.len();
-            if meant.end > bytes.len() || is_spared(&meant) {
-                return None;
-            }
-            bytes.copy_within(meant.clone(), range.start);
-            bytes[meant.clone()].copy_from_slice(&before[meant]);
         }
         Kind::Short => bytes.truncate(at),
         Kind::Gone => {
