@@ -231,8 +231,9 @@ fn damage(disk: &MemoryDisk, older: Option<&MemoryDisk>, rng: &mut Rng) -> Optio
 }
 
 /// What a file had before: at the earlier moment, or what a file in that directory had that this one may have been then, or
-/// nothing but zeros.
+/// nothing but zeros, as one that replaced another as a whole.
 fn before(older: Option<&MemoryDisk>, path: &str, len: usize, rng: &mut Rng) -> Vec<u8> {
+    let older = older.filter(|_| path.starts_with(JOURNALS) || path.ends_with(".log"));
     let others: Vec<String> = older.map(MemoryDisk::paths).unwrap_or_default();
     let others: Vec<String> = others.into_iter().filter(|other| parent(other) == parent(path)).collect();
     let earlier = if others.is_empty() || !path.starts_with(JOURNALS) { None } else { Some(rng.pick(&others).clone()) };
