@@ -14,8 +14,7 @@ use super::files::{Files, Purpose};
 use super::format::{self, BLOCK_BYTES, FLAG_END, FLAG_MARK, FileHeader, WRITE_HEADER_BYTES, WriteHeader};
 use super::layout::{Layout, Pending, lay_out};
 use super::outcome::{AppendRefused, JournalCounters, Poison};
-use super::recovery::Current;
-use super::recovery::Free;
+use super::recovery::{Current, Free};
 use super::{Draft, JournalConfig, JournalKind, JournalWrite, OpenFile, Position, Sequence};
 use crate::disk::{DiskResult, FileOp, Path};
 
@@ -475,11 +474,11 @@ impl JournalWriter {
         // Where a name cannot be changed, the file can perhaps be removed.
         self.sparing_failed = sparing.is_some() && result.is_err();
         self.spare = self.spare.take().or(sparing.filter(|_| result.is_ok()));
-        // Something may wait for it.
-        self.adopt_spare();
         // One that somebody else has removed is gone as well.
         let result = result.or_else(|error| if error.is_missing() { Ok(()) } else { Err(error) });
         self.files.removed(&result, self.clock);
+        // Something may wait for it, also at the bound, where there is room for one only now.
+        self.adopt_spare();
         self.counters.files_freed += u64::from(result.is_ok());
         if let Err(error) = result
             && error.is_sync()

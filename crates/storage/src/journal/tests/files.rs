@@ -260,6 +260,21 @@ fn a_freed_file_is_used_again_instead_of_a_new_one() {
 }
 
 #[test]
+fn what_waits_for_a_file_is_written_as_soon_as_one_was_let_go() {
+    let mut rig = bounded(Synced);
+    fill(&mut rig, 5);
+    rig.writer.release(Sequence(16));
+    assert!(rig.write().open.is_some(), "the write that says so gets a file beyond the bound");
+    while rig.writer.room_in_file() > 0 {
+        rig.write_blocks(1, 1);
+    }
+    rig.append(1, 100);
+    assert_eq!(rig.writer.start_write(rig.now), None, "there is no file");
+    remove(&mut rig);
+    assert!(rig.writer.start_write(rig.now).is_some(), "without anybody asking for a file");
+}
+
+#[test]
 fn what_is_left_of_a_files_earlier_life_is_never_taken_for_this_ones() {
     let mut rig = reusing(Synced);
     let path = open_reused(&mut rig).path;
