@@ -52,16 +52,28 @@ fn what_is_left_of_suspects_serves_again_once_an_operator_has_given_up_the_rest(
     }
 }
 
-#[test]
-fn entries_behind_a_hole_are_given_up_and_counted() {
-    let mut rig = Rig::new(&[]);
+/// A partition that gets three records or more, the second of which is damaged at rest afterwards, in these files.
+fn with_a_hole(settings: &[(&str, &str)], files: &str, behind: impl FnOnce(&mut Rig, u32)) -> (Rig, u32) {
+    let mut rig = Rig::new(settings);
     let hurt = rig.here[0];
     rig.publish(hurt, "first");
     let before = rig.node.disk.copy();
     rig.publish(hurt, "lost");
     let after = rig.node.disk.copy();
+    behind(&mut rig, hurt);
+    damage(&rig.node, &before, &after, files);
+    (rig, hurt)
+}
+
+/// One more record, and time for it to get into the segments.
+fn flushed(rig: &mut Rig, hurt: u32) {
     rig.publish(hurt, "behind");
-    damage(&rig.node, &before, &after, "shards/1/journal/");
+    rig.node.advance(1_000);
+}
+
+#[test]
+fn entries_behind_a_hole_are_given_up_and_counted() {
+    let (mut rig, hurt) = with_a_hole(&[], "shards/1/journal/", |rig, hurt| rig.publish(hurt, "behind"));
     rig = rig.crash();
     let of = Subject::Partition(PartitionId { topic: rig.topic.into(), partition: hurt });
     let repairs = repair_shard_1(&rig);
@@ -220,17 +232,10 @@ fn a_partition_whose_data_ahead_of_the_journal_is_damaged_is_not_repaired_and_no
 
 #[test]
 fn a_partition_whose_sealed_segments_reach_past_the_hole_is_not_repaired_and_nothing_of_it_is_cut() {
-    let mut rig = Rig::new(&[("segment_bytes", "1MiB")]);
-    let hurt = rig.here[0];
-    rig.publish(hurt, "first");
-    let before = rig.node.disk.copy();
-    rig.publish(hurt, "lost");
-    let after = rig.node.disk.copy();
-    for text in ["a", "b", "c", "d"] {
-        rig.publish(hurt, &text.repeat(400_000));
-    }
-    rig.node.advance(1_000);
-    damage(&rig.node, &before, &after, "shards/1/journal/");
+    let (rig, hurt) = with_a_hole(&[("segment_bytes", "1MiB")], "shards/1/journal/", |rig, hurt| {
+        ["a", "b", "c", "d"].iter().for_each(|text| rig.publish(hurt, &text.repeat(400_000)));
+        rig.node.advance(1_000);
+    });
     let directory = format!("partitions/{}", id(&rig, hurt)).into();
     let config = SegmentConfig { directory, segment_bytes: 1 << 20, index_interval_bytes: INDEX_INTERVAL_BYTES };
     let (mut segments, _) = Segments::open(&rig.node.disk, config, Limit::None).unwrap();
@@ -248,15 +253,7 @@ fn a_partition_whose_sealed_segments_reach_past_the_hole_is_not_repaired_and_not
 
 #[test]
 fn records_that_go_although_they_are_in_the_segments_are_named() {
-    let mut rig = Rig::new(&[]);
-    let hurt = rig.here[0];
-    rig.publish(hurt, "first");
-    let before = rig.node.disk.copy();
-    rig.publish(hurt, "lost");
-    let after = rig.node.disk.copy();
-    rig.publish(hurt, "behind");
-    rig.node.advance(1_000);
-    damage(&rig.node, &before, &after, "shards/1/journal/");
+    let (mut rig, hurt) = with_a_hole(&[], "shards/1/journal/", flushed);
     let repairs = repair_shard_1(&rig);
     let kept = outcome_of(&rig, &repairs, hurt).unwrap();
     assert!(kept.to_string().contains("cuts the records 1 to 2"), "{kept}");
@@ -280,15 +277,7 @@ fn fill_the_journal(rig: &mut Rig) -> PartitionId {
 #[test]
 fn what_was_repaired_stays_so_when_the_damage_has_gone_with_its_files() {
     for settings in [&[][..], &[("fsync", "interval(10ms)")]] {
-        let mut rig = Rig::new(settings);
-        let hurt = rig.here[0];
-        rig.publish(hurt, "first");
-        let before = rig.node.disk.copy();
-        rig.publish(hurt, "lost");
-        let after = rig.node.disk.copy();
-        rig.publish(hurt, "behind");
-        rig.node.advance(1_000);
-        damage(&rig.node, &before, &after, "shards/1/");
+        let (mut rig, hurt) = with_a_hole(settings, "shards/1/", flushed);
         assert!(repair_shard_1(&rig).iter().all(|repair| repair.outcome.is_ok()));
         rig = rig.crash();
         rig.publish(hurt, "second");
