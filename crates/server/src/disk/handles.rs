@@ -1,4 +1,4 @@
-//! Open files by path, bounded in number: the least recently used one goes.
+//! Open files by path, bounded in number: the least recently used one of those that nobody works with goes.
 //!
 //! A file is opened and entered under one lock, and forgotten after its name has changed. So a handle that another
 //! thread opened under the old name is either entered before, and forgotten, or opened after, and new.
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustc_hash::FxHashMap;
 use rustix::process::{Resource, getrlimit};
 
-/// Files kept open by a node's disk, if the process may have many more descriptors…
+/// Files kept open by a node's disk, besides those that threads work with, if the process may have many more descriptors…
 const MAX_OPEN_FILES: usize = 512;
 /// …and however few it may have.
 const MIN_OPEN_FILES: usize = 16;
@@ -70,15 +70,17 @@ impl Handles {
         options.read(true).write(write).create(create).truncate(false).mode(FILE_MODE);
         let file = Arc::new(options.open(place)?);
         if inner.files.len() >= self.max_open {
-            let oldest = inner.files.iter().min_by_key(|(_, open)| open.used).map(|(path, _)| path.clone());
+            let idle = inner.files.iter().filter(|(_, open)| Arc::strong_count(&open.file) == 1);
+            let oldest = idle.min_by_key(|(_, open)| open.used).map(|(path, _)| path.clone());
             oldest.and_then(|path| inner.files.remove(&path));
         }
         inner.files.insert(path.into(), Open { file: file.clone(), used });
         Ok(file)
     }
 
-    pub(super) fn forget(&self, path: &str) {
-        self.lock().files.remove(path);
+    /// Gives what was kept: whoever has the last of it knows that nobody else works with the file.
+    pub(super) fn forget(&self, path: &str) -> Option<Arc<File>> {
+        Some(self.lock().files.remove(path)?.file)
     }
 
     pub(super) fn forget_directory(&self, directory: &str) {

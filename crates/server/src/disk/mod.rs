@@ -10,7 +10,7 @@ mod tests;
 use std::fs::{self, File};
 use std::io::{self, IoSlice};
 use std::num::NonZeroU64;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, PathBuf};
 
 use bytes::Bytes;
@@ -24,6 +24,9 @@ const MAX_SLICES: usize = 512;
 const TRUSTED_READ_BYTES: usize = 1024 * 1024;
 /// The largest page of the machines that this runs on.
 const PAGE_BYTES: u64 = 64 * 1024;
+/// How much of a removed file's room is given back at once. What waits for the file system's own journal, as appends that are
+/// synced do, waits for one part: it was 70 ms for 256 MiB at once, on ext4 that discards what it frees.
+const FREED_AT_ONCE_BYTES: u64 = 4 * 1024 * 1024;
 /// Only the owner reads what brokers store.
 pub(crate) const DIRECTORY_MODE: u32 = 0o700;
 
@@ -193,13 +196,24 @@ impl Disk for RealDisk {
         result.map_err(|e| error("rename", from, &e))
     }
 
+    /// The name goes at once; the blocks of a file that nobody else has open or knows by another name, in parts.
     fn remove(&self, path: &str) -> DiskResult<()> {
-        let result = fs::remove_file(self.locate("remove", path)?);
-        self.handles.forget(path);
-        result.map_err(|e| error("remove", path, &e))
+        let place = self.locate("remove", path)?;
+        // So that it is among those that are kept open. What cannot be opened can be removed all the same.
+        drop(self.handle("remove", path, false));
+        let result = fs::remove_file(place);
+        let file = self.handles.forget(path);
+        result.map_err(|e| error("remove", path, &e))?;
+        if let Some(file) = file.and_then(std::sync::Arc::into_inner) {
+            free_in_parts(&file);
+        }
+        Ok(())
     }
 
     fn remove_directory(&self, path: &str) -> DiskResult<()> {
+        for entry in self.list(path)?.into_iter().filter(|entry| !entry.is_directory) {
+            self.remove(&format!("{path}/{}", entry.name))?;
+        }
         let result = fs::remove_dir_all(self.locate("remove", path)?);
         self.handles.forget_directory(path);
         result.map_err(|e| error("remove", path, &e))
@@ -228,5 +242,13 @@ impl Disk for RealDisk {
     fn sync_directory(&self, path: &str) -> DiskResult<()> {
         let place = self.locate("sync", path)?;
         File::open(place).and_then(|directory| directory.sync_all()).map_err(|e| error("sync", path, &e))
+    }
+}
+
+/// Makes a file without a name shorter and shorter. If that fails, the rest goes when it is closed.
+fn free_in_parts(file: &File) {
+    let mut rest = file.metadata().map_or(0, |file| if file.nlink() == 0 { file.len() } else { 0 });
+    while rest > FREED_AT_ONCE_BYTES && file.set_len(rest - FREED_AT_ONCE_BYTES).is_ok() {
+        rest -= FREED_AT_ONCE_BYTES;
     }
 }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::*;
 use lockgate_storage::disk::FileOp;
 use lockgate_storage::disk::memory::MemoryDisk;
@@ -105,6 +107,36 @@ fn open_files_are_bounded() {
     assert_eq!(disk.handles.count(), disk.max_open_files());
     fs::remove_file(disk.root.join("f0")).unwrap();
     assert_eq!(disk.read("f0", 0, 1).unwrap(), "x", "the file in use stayed open");
+}
+
+#[test]
+fn a_removed_file_keeps_its_bytes_for_who_has_it_open_or_by_another_name() {
+    let (_directory, disk) = real();
+    let len = 3 * FREED_AT_ONCE_BYTES + 1;
+    for name in ["read", "linked", "alone"] {
+        disk.reserve(name, len).unwrap();
+        disk.write(name, len - 1, &[bytes("x")]).unwrap();
+    }
+    let reader = disk.handle("read", "read", false).unwrap();
+    fs::hard_link(disk.root.join("linked"), disk.root.join("copy")).unwrap();
+    // Another way to the same bytes that `remove` cannot know of, to see what it leaves of them.
+    let alone = File::open(disk.root.join("alone")).unwrap();
+    ["read", "linked", "alone"].iter().for_each(|name| disk.remove(name).unwrap());
+    assert_eq!(read_full_at(&reader, len - 1, 9).unwrap(), b"x");
+    assert_eq!(disk.read("copy", len - 1, 9).unwrap(), "x");
+    assert_eq!(alone.metadata().unwrap().len(), 1, "its blocks were given back in parts");
+    assert!(disk.read("alone", 0, 1).unwrap_err().is_missing());
+}
+
+#[test]
+fn a_file_in_use_stays_among_the_open_ones() {
+    let (_directory, disk) = real();
+    disk.write("used", 0, &[bytes("x")]).unwrap();
+    let used = disk.handle("read", "used", false).unwrap();
+    (0..disk.max_open_files()).for_each(|n| disk.write(&format!("f{n}"), 0, &[bytes("x")]).unwrap());
+    assert_eq!(Arc::strong_count(&used), 2, "so that a removal knows that it is in use");
+    disk.remove("used").unwrap();
+    assert_eq!((Arc::strong_count(&used), read_full_at(&used, 0, 9).unwrap()), (1, b"x".to_vec()));
 }
 
 #[test]
