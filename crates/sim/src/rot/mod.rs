@@ -186,7 +186,18 @@ fn damage(disk: &MemoryDisk, older: Option<&MemoryDisk>, rng: &mut Rng) -> Optio
         Kind::Short,
         Kind::Gone,
     ]);
-    let at = rng.below(bytes.len() as u64) as usize;
+    let before = match kind {
+        Kind::Stale => before(older, &path, bytes.len(), rng),
+        _ => Vec::new(),
+    };
+    // Where it had something else before.
+    let changed: Vec<usize> =
+        (0..before.len()).step_by(BLOCK_BYTES).filter(|at| block_of(&before, *at) != block_of(&bytes, *at)).collect();
+    let at = match kind {
+        Kind::Stale if changed.is_empty() => return None,
+        Kind::Stale => *rng.pick(&changed),
+        _ => rng.below(bytes.len() as u64) as usize,
+    };
     let (sector, block) = (at / SECTOR_BYTES * SECTOR_BYTES, at / BLOCK_BYTES * BLOCK_BYTES);
     let range = match kind {
         Kind::Flip => at..at + 1,
@@ -204,7 +215,7 @@ fn damage(disk: &MemoryDisk, older: Option<&MemoryDisk>, rng: &mut Rng) -> Optio
     match kind {
         Kind::Flip => bytes[at] ^= 1 << rng.below(8),
         Kind::Lost => bytes[range.clone()].fill(0),
-        Kind::Stale => bytes[range.clone()].copy_from_slice(&before(older, &path, &range, rng)),
+        Kind::Stale => bytes[range.clone()].copy_from_slice(&before[range.clone()]),
         Kind::Misdirected => {
             let from = rng.below((bytes.len() - range.len()) as u64 / BLOCK_BYTES as u64 + 1) as usize * BLOCK_BYTES;
             bytes.copy_within(from..from + range.len(), range.start);
@@ -219,15 +230,22 @@ fn damage(disk: &MemoryDisk, older: Option<&MemoryDisk>, rng: &mut Rng) -> Optio
     Some(format!("{path}: {kind:?} of the bytes {range:?}"))
 }
 
-/// What a place had before it was written: what it had at the earlier moment, or a file in that directory which this one may
-/// have been then, or nothing.
-fn before(older: Option<&MemoryDisk>, path: &str, range: &Range<usize>, rng: &mut Rng) -> Vec<u8> {
+/// What a file had before: at the earlier moment, or what a file in that directory had that this one may have been then, or
+/// nothing but zeros, as one that replaced another as a whole.
+fn before(older: Option<&MemoryDisk>, path: &str, len: usize, rng: &mut Rng) -> Vec<u8> {
     let older = older.filter(|_| path.starts_with(JOURNALS) || path.ends_with(".log"));
-    let bytes = |path: &String| Some(older?.file(path)?.get(range.clone())?.to_vec());
     let others: Vec<String> = older.map(MemoryDisk::paths).unwrap_or_default();
     let others: Vec<String> = others.into_iter().filter(|other| parent(other) == parent(path)).collect();
-    let earlier = if others.is_empty() || !path.starts_with(JOURNALS) { None } else { bytes(rng.pick(&others)) };
-    bytes(&path.to_owned()).or(earlier).unwrap_or_else(|| vec![0; range.len()])
+    let earlier = if others.is_empty() || !path.starts_with(JOURNALS) { None } else { Some(rng.pick(&others).clone()) };
+    let bytes = older.and_then(|older| older.file(path).or_else(|| older.file(&earlier?)));
+    let mut bytes = bytes.unwrap_or_default();
+    bytes.resize(len, 0);
+    bytes
+}
+
+/// The block that begins there, or what the file has of it.
+fn block_of(bytes: &[u8], at: usize) -> &[u8] {
+    &bytes[at..(at + BLOCK_BYTES).min(bytes.len())]
 }
 
 /// The writes of a file's journal of which nothing says that they were synced: where they are.
@@ -235,7 +253,9 @@ fn unproven(disk: &MemoryDisk, path: &str) -> Vec<(String, Range<usize>)> {
     let directory = parent(path);
     let mut stated = 0;
     let mut writes = Vec::new();
-    for path in disk.paths().into_iter().filter(|other| other.starts_with(directory)) {
+    // What a file says that did not get its name yet, or lost it, is not looked at by a start.
+    let counts = |other: &String| other.starts_with(directory) && !other.contains("/free-");
+    for path in disk.paths().into_iter().filter(counts) {
         // One whose header cannot be read says nothing.
         let _ = inspect::inspect(disk, &path, &mut |item| match item {
             Item::File(file) => stated = stated.max(file.synced.0),

@@ -49,6 +49,8 @@ pub(super) struct Walk<'a> {
     pub(super) gap_in: u64,
     /// Writes that nothing has stated as synced yet.
     doubtful: VecDeque<Doubtful>,
+    /// The highest record that what was read so far states as synced: beyond what was read, in a file that was taken over.
+    stated: u64,
 }
 
 /// A write that counts although it may not be durable yet.
@@ -151,6 +153,7 @@ impl<'a> Walk<'a> {
             doubts: Doubts::default(),
             gap_in: 0,
             doubtful: VecDeque::new(),
+            stated: 0,
         }
     }
 
@@ -323,6 +326,7 @@ impl<'a> Walk<'a> {
     }
 
     fn now_synced(&mut self, synced: u64) {
+        self.stated = self.stated.max(synced);
         while self.doubtful.front().is_some_and(|write| write.last <= synced) {
             self.doubtful.pop_front();
         }
@@ -340,7 +344,7 @@ impl<'a> Walk<'a> {
         }
         let view = inventory::view(self.disk, self.config, file);
         let next = scan::next_write(&view, stop.offset, stop.behind)?;
-        let (mut stated, mut end) = (0, next.end);
+        let (mut stated, mut end) = (self.stated, next.end);
         if let Some((offset, next)) = next.write {
             let goes_on = match stop.chain {
                 Chain::At(chain) => next.chain == chain,
@@ -355,7 +359,7 @@ impl<'a> Walk<'a> {
                 return Ok(Decision::Damage(Some(next.synced)));
             }
             let beyond = scan::beyond(&view, stop.offset, stop.behind)?;
-            (stated, end) = (beyond.synced, beyond.end);
+            (stated, end) = (stated.max(beyond.synced), beyond.end);
         }
         for file in later {
             let beyond = scan::beyond(&inventory::view(self.disk, self.config, file), BLOCK, BLOCK)?;

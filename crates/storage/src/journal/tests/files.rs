@@ -410,6 +410,23 @@ fn a_file_is_taken_over_whole_or_not_at_all() {
 }
 
 #[test]
+fn a_file_that_was_taken_over_says_itself_how_much_it_has() {
+    let mut rig = bounded(Synced);
+    while !rig.writer.is_at_bound() {
+        rig.write_blocks(1, 1);
+    }
+    let (mut rig, _) = rig.restart();
+    let last = rig.write_blocks(2, 1);
+    // Its start writes the file anew, with the one record, and then dies.
+    let (rig, found) = rig.restart();
+    let lost = *sequences(&found).last().unwrap();
+    rig.change(&last.path, |file| file[BLOCK_BYTES..].fill(0));
+    assert_eq!(rig.damage().lost, Lost::Records(Sequence(lost), Sequence(lost)));
+    let (rig, _) = rig.restart();
+    assert_eq!(rig.damage().lost, Lost::Records(Sequence(lost), Sequence(lost)), "and at the next start");
+}
+
+#[test]
 fn what_makes_room_gets_a_file_beyond_the_bound_once_the_reserve_is_used_up() {
     let mut rig = bounded(Synced);
     fill(&mut rig, FILES as usize);
