@@ -37,6 +37,8 @@ pub struct RecoveredGroup {
     pub configuration: Configuration,
     /// Up to here the journals may have freed the log, as the engine's files have it.
     pub base: Base,
+    /// Entries before it were not kept, as the engine [said](Recovery::keep_from) that it has them.
+    pub kept_from: LogIndex,
     pub(crate) living: Living,
 }
 
@@ -65,6 +67,12 @@ impl RecoveredGroup {
             .into_iter()
             .map(move |entry| draft(record::record_kind(&entry), record::encode_entry(&mut entry_heads, entry, term)));
         heads.chain(entries)
+    }
+
+    /// The engine's files have everything up to `base`, durably: for [drafts](Self::into_drafts) that have no entry before it.
+    pub fn set_base(&mut self, base: Base) {
+        self.base = base;
+        self.living.set_base(base, self.living.base_mark.max(Sequence(1)));
     }
 
     /// Makes this what is left of it: everything up to `base` is in the engine's files, the log goes up to `end`. Gives the
@@ -206,9 +214,13 @@ impl Recovery {
     }
 
     /// The engine has everything before `index` on its disk, applied: such entries are not kept, now or later. Nothing
-    /// that was committed is ever void, so the engine's copy is the log's.
+    /// that was committed is ever void, so the engine's copy is the log's. An index below one that was said before says
+    /// nothing.
     pub fn keep_from(&mut self, group: GroupId, replica: ReplicaId, index: LogIndex) {
         let state = self.replicas.entry((group, replica)).or_default();
+        if index <= state.keep_from {
+            return;
+        }
         let kept = state.entries.split_off(&index);
         let dropped = std::mem::replace(&mut state.entries, kept);
         state.keep_from = index;
@@ -334,6 +346,7 @@ impl Replica {
         living.ballot = self.hard_state;
         living.set_base(living.base, living.base_mark);
         let base = living.base;
+        let kept_from = self.keep_from;
         let entries = joined(self.entries.values().map(|(_, written)| written.entry.clone()), base);
         for (index, (journal, written)) in self.entries {
             if index > base.index {
@@ -342,7 +355,19 @@ impl Replica {
         }
         let last = entries.last().map_or(base.index, |last| last.index);
         let commit = commit.min(last);
-        Ok(Some(RecoveredGroup { group, replica, tag, term, vote, commit, entries, configuration, base, living }))
+        Ok(Some(RecoveredGroup {
+            group,
+            replica,
+            tag,
+            term,
+            vote,
+            commit,
+            entries,
+            configuration,
+            base,
+            kept_from,
+            living,
+        }))
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use lockgate_consensus::RecoveredGroup;
+use lockgate_consensus::{Base, RecoveredGroup};
 use lockgate_storage::disk::{Disk, DiskError, DiskResult, Entry, FileOp};
 use lockgate_storage::journal::{AppendRefused, JournalKind, Position, Sequence};
 use lockgate_wire::{PartitionId, ShardId};
@@ -15,7 +15,7 @@ use lockgate_wire::{PartitionId, ShardId};
 use crate::config::{NodeConfig, is_journals_directory, partition_directory};
 use crate::controller::METADATA_SHARD;
 use crate::offline::{OfflineJournal, WriteError};
-use crate::recovery::{RecoveryError, recover};
+use crate::recovery::{RecoveredFiles, RecoveredPartition, RecoveryError, Tag, recover};
 use crate::route::shard_of;
 
 impl From<WriteError> for MoveError {
@@ -148,10 +148,15 @@ fn move_journals(disk: &dyn Disk, from: &NodeConfig, to: &NodeConfig) -> Result<
         if let Some(metadata) = recovered.metadata {
             take(&mut new[usize::from(METADATA_SHARD.0)], metadata.group, &mut moved)?;
         }
-        for partition in recovered.partitions {
-            let id = partition.tag.partition;
-            sync_log(disk, id)?;
-            take(&mut new[usize::from(shard_of(id, to.shards).0)], partition.group, &mut moved)?;
+        for RecoveredPartition { tag: Tag { partition: id, .. }, mut group, files, .. } in recovered.partitions {
+            sync_files(disk, id)?;
+            if let Ok(RecoveredFiles { applied: (index, term), segments, .. }) = files
+                && index > group.base.index
+            {
+                // What recovery did not keep is not in the new journals: that the files have it is to be said there.
+                group.set_base(Base { index, term, next_offset: segments.end().offset });
+            }
+            take(&mut new[usize::from(shard_of(id, to.shards).0)], group, &mut moved)?;
         }
     }
     new.into_iter().try_for_each(|journal| journal.end(Sequence(0)))?;
@@ -180,11 +185,12 @@ fn remove_other_journals(disk: &dyn Disk, node: &NodeConfig) -> DiskResult<()> {
     others.into_iter().try_for_each(|other| FileOp::RemoveDirectory { path: other.name.into() }.execute(disk).map(drop))
 }
 
-/// Recovery does not keep what a partition's segments have: there it has to be durable before its journal goes.
-fn sync_log(disk: &dyn Disk, id: PartitionId) -> DiskResult<()> {
+/// Recovery does not keep what a partition's segments and checkpoint have: there it has to be durable before its journal
+/// goes, with their names.
+fn sync_files(disk: &dyn Disk, id: PartitionId) -> DiskResult<()> {
     let directory = partition_directory(id);
     for entry in disk.list(&directory)?.iter().filter(|entry| entry.name.ends_with(".log")) {
         disk.sync(&format!("{directory}/{}", entry.name))?;
     }
-    Ok(())
+    disk.sync_directory(&directory)
 }

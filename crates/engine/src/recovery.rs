@@ -418,7 +418,8 @@ impl Journals<'_> {
 
     /// Entries before it are in the partition's segments and in its checkpoint, and need not be held in memory while the
     /// journal is read. It is one before the last that both have: replaying may begin with that one, and needs the term
-    /// before it. Files that cannot be used hold nothing here; opening them later says why.
+    /// before it. That stays true if what is now at the segments' end turns out to be beyond the journal's, and is cut: what
+    /// comes before it is there. Files that cannot be used hold nothing here; opening them later says why.
     fn held_up_to(&mut self, group: GroupId, id: PartitionId) -> Result<LogIndex, RecoveryError> {
         let directory = partition_directory(id);
         let checkpoint = match checkpoint::load_newest(self.disk, &directory) {
@@ -433,7 +434,7 @@ impl Journals<'_> {
             segment::sealed_end(self.disk, &directory).map_or(LogIndex(0), |end| end.index)
         } else {
             let surveyed = Segments::survey(self.disk, segment_config(id, SEGMENT_BYTES_DEFAULT), Limit::None).ok();
-            let end = surveyed.as_ref().map_or(LogIndex(0), Survey::sure_index);
+            let end = surveyed.as_ref().map_or(LogIndex(0), Survey::end_index);
             self.surveyed.extend(surveyed.map(|surveyed| (group, surveyed)));
             end
         };
@@ -507,7 +508,7 @@ pub(crate) fn recover_files(
     if files > last {
         return Err(RecoveryError::JournalBehind { partition: id, files, journal: last });
     }
-    let index = replay_from(state.index, segments.end(), &group.base);
+    let index = replay_from(state.index, segments.end(), &group.base).max(group.kept_from);
     let applied = (index, group.term_of(index));
     Ok(RecoveredFiles { segments, state, checkpoints: loaded.indices, make: opened.make, applied })
 }

@@ -93,6 +93,7 @@ fn a_group_comes_back_with_its_tag_vote_and_configuration() {
         entries: vec![entry(2, 4, "a")],
         configuration: Configuration::sole(REPLICA),
         base: Base::default(),
+        kept_from: LogIndex(0),
         living: groups[0].living.clone(),
     };
     assert_eq!(groups, [expected]);
@@ -150,6 +151,7 @@ fn entries_that_the_engine_has_are_not_kept_and_void_what_they_voided() {
         recovery.keep_from(GROUP, REPLICA, LogIndex(4));
         let kept = recovery.finish().unwrap().remove(0);
         assert_eq!((kept.entries.as_slice(), kept.term), ([].as_slice(), Term(3)), "told at {told_at}");
+        assert_eq!(kept.kept_from, LogIndex(4));
     }
 }
 

@@ -82,8 +82,6 @@ struct Scan {
     segment: Segment,
     /// Its frames that were written ahead.
     ahead: Vec<(Offset, Place)>,
-    /// The entry of its last frame that was not.
-    followed: Option<LogIndex>,
     /// Why it ends before its file does.
     fault: Option<&'static str>,
 }
@@ -121,8 +119,6 @@ pub struct Survey {
     found: VecDeque<Segment>,
     /// Frames of unsealed segments that were written ahead, by offset.
     ahead: BTreeMap<Offset, Place>,
-    /// See [`Survey::sure_index`].
-    sure: LogIndex,
     report: OpenReport,
 }
 
@@ -140,12 +136,6 @@ impl Survey {
     /// The bytes of the segments that count.
     pub fn bytes(&self) -> u64 {
         self.found.iter().map(|segment| segment.bytes).sum()
-    }
-
-    /// Index of an entry up to which everything is in the journal as well, or was: at the log's end may be frames that were
-    /// written ahead of a record that was never written, and go.
-    pub fn sure_index(&self) -> LogIndex {
-        self.sure
     }
 
     /// Says that a frame which the journal refers to is where it says, or was in a log that retention has removed. What a
@@ -206,7 +196,6 @@ impl Segments {
             start: LogPoint::default(),
             found: VecDeque::new(),
             ahead: BTreeMap::new(),
-            sure: LogIndex(0),
             report: OpenReport::default(),
             files,
             config,
@@ -217,7 +206,6 @@ impl Segments {
         // A process may have died between a rename and the sync of its directory: what is seen here has to last.
         disk.sync_directory(&survey.config.directory)?;
         survey.start = open_start(disk, &survey.config.directory, &survey.files)?;
-        survey.sure = survey.start.index;
         survey.find(disk, limit)?;
         Ok(survey)
     }
@@ -345,10 +333,7 @@ impl Survey {
                 break;
             }
             let (segment, fault) = match sealed.remove(&base) {
-                Some(segment) => {
-                    self.sure = segment.last_index;
-                    (segment, None)
-                }
+                Some(segment) => (segment, None),
                 None => {
                     // Its sync may have failed in an earlier process: what is believed here is sealed one day.
                     disk.forget_cached(&path)?;
@@ -356,7 +341,6 @@ impl Survey {
                     self.report.scanned += 1;
                     self.report.scanned_bytes += scan.segment.bytes;
                     self.ahead.extend(scan.ahead);
-                    self.sure = scan.followed.unwrap_or(self.sure);
                     (scan.segment, scan.fault)
                 }
             };
@@ -422,7 +406,6 @@ fn scan(
 ) -> Result<Scan, SegmentError> {
     let mut segment = Segment::new(previous.offset);
     let mut ahead = Vec::new();
-    let mut followed = None;
     let mut end = previous;
     let mut len = SCAN_READ_BYTES;
     let fault = loop {
@@ -435,8 +418,6 @@ fn scan(
                     None if follows(&frame, end) => {
                         if frame.is_ahead {
                             ahead.push((frame.batch.base_offset, place(&segment, &frame)));
-                        } else {
-                            followed = Some(frame.batch.index);
                         }
                         drop(rest.split_to(frame.bytes));
                         segment.add(&frame, config.index_interval_bytes);
@@ -471,7 +452,7 @@ fn scan(
         };
     };
     segment.durable_bytes = segment.bytes;
-    Ok(Scan { segment, ahead, followed, fault })
+    Ok(Scan { segment, ahead, fault })
 }
 
 fn place(segment: &Segment, frame: &Frame) -> Place {
