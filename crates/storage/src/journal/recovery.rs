@@ -197,7 +197,8 @@ pub fn recover(
         let start = take_over::Start {
             epoch: walk.epoch + 1,
             next_sequence: walk.expected,
-            oldest_file: needed,
+            // What the file that goes has stated decided this start, and has to decide the next one.
+            oldest_file: walk.oldest_needed,
             free: free.clone().ok_or(made),
         };
         current = take_over::take_over(disk, config, last, &start)?;

@@ -37,6 +37,8 @@ pub(super) struct Walk<'a> {
     pub(super) end_mark: Option<usize>,
     /// Files before this one are not needed, says whatever came last.
     pub(super) oldest_needed: u64,
+    /// What of that the walk has come to. The rest was found by looking ahead, and may be in what is cut.
+    reached_needed: u64,
     /// The highest start that any file or write is of.
     pub(super) epoch: u64,
     /// Whether everything behind the first damage was looked at for what is needed.
@@ -146,6 +148,7 @@ impl<'a> Walk<'a> {
             bytes: 0,
             end_mark: None,
             oldest_needed: 1,
+            reached_needed: 1,
             epoch: 0,
             has_looked: false,
             has_skipped: false,
@@ -167,7 +170,7 @@ impl<'a> Walk<'a> {
         let mut tail = None;
         while let Some(file) = files.get(index) {
             if let Some((header, _)) = &file.header {
-                self.oldest_needed = self.oldest_needed.max(header.oldest_file);
+                self.now_needed(header.oldest_file);
                 self.now_synced(header.synced);
             }
             if index > 0 && !follows(&files[index - 1], file) && !self.is_told(file) {
@@ -309,7 +312,7 @@ impl<'a> Walk<'a> {
                 self.doubts.accepted(group);
             }
         }
-        self.oldest_needed = self.oldest_needed.max(header.oldest_file);
+        self.now_needed(header.oldest_file);
         self.epoch = self.epoch.max(header.epoch);
         self.now_synced(header.synced);
         self.expected = header.next_sequence();
@@ -323,6 +326,11 @@ impl<'a> Walk<'a> {
             last: self.expected - 1,
         });
         records.into_iter().for_each(&mut *self.record);
+    }
+
+    fn now_needed(&mut self, oldest_file: u64) {
+        self.reached_needed = self.reached_needed.max(oldest_file);
+        self.oldest_needed = self.oldest_needed.max(oldest_file);
     }
 
     fn now_synced(&mut self, synced: u64) {
@@ -381,8 +389,9 @@ impl<'a> Walk<'a> {
         if !torn && later.is_empty() {
             return Ok(Decision::End);
         }
-        // What would be cut may be what tells of damage before it: everything stays where it is.
-        if !self.damages.is_empty() {
+        // What would be cut may be what tells of damage before it, or alone says that it is in a file that nobody needs:
+        // everything stays where it is, or the next start would decide otherwise.
+        if !self.damages.is_empty() || self.reached_needed < self.oldest_needed {
             return Ok(if later.is_empty() { Decision::End } else { Decision::Damage(None) });
         }
         Ok(Decision::Torn(Tail { file: index, offset: stop.offset, end, why: stop.why.clone() }))

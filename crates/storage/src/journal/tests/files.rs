@@ -150,6 +150,81 @@ fn a_needed_file_is_missed_although_one_that_nobody_needs_is_still_there() {
 }
 
 #[test]
+fn a_start_at_the_bound_takes_back_nothing_of_what_was_stated() {
+    let mut rig = bounded(Synced);
+    rig.write_blocks(2, 1);
+    fill(&mut rig, 3);
+    let paths = rig.files();
+    rig.writer.release(Sequence(16));
+    rig.write();
+    rig.write_blocks(2, 1);
+    // Were the first file needed, it would prove that the second one had nothing of group 2.
+    rig.disk.remove(&paths[1]).unwrap();
+    for start in 0..3 {
+        let (next, found) = rig.restart();
+        let is_suspect = [1, 2].map(|group| found.recovered.doubts.is_suspect(GroupId(group)));
+        assert_eq!(is_suspect, [true, true], "start {start}: {:?}", found.recovered.damages);
+        rig = next;
+        assert!(rig.files().contains(&paths[0]), "nothing goes while somebody is suspect");
+        rig.write_blocks(3, 1);
+    }
+}
+
+#[test]
+fn damage_stays_nobodys_where_only_a_torn_write_says_that_its_file_is_not_needed() {
+    for kind in [Synced, Buffered] {
+        let mut rig = Rig::new(kind);
+        fill(&mut rig, 2);
+        let paths = rig.files();
+        rig.write_blocks(1, 1);
+        while rig.writer.needs_sync() {
+            rig.sync();
+        }
+        rig.mark();
+        rig.writer.release(Sequence(16));
+        let torn = rig.write_blocks(1, 2);
+        rig.flip(&torn.path, torn.offset + BLOCK + 100);
+        rig.flip(&paths[0], 3 * BLOCK + 100);
+        for start in 0..3 {
+            let (next, found) = rig.restart();
+            assert_eq!((found.recovered.damages, found.recovered.doubts.has_gap()), (vec![], false), "start {start}");
+            rig = next;
+        }
+        rig.write_blocks(1, 1);
+        let found = rig.recover().unwrap();
+        assert_eq!(sequences(&found).last(), Some(&32), "what is torn does not count");
+        assert!(!found.recovered.doubts.has_gap());
+    }
+}
+
+#[test]
+fn a_torn_end_that_alone_says_that_damage_is_nobodys_is_kept_with_the_files_behind_it() {
+    let mut rig = Rig::new(Buffered);
+    fill(&mut rig, 2);
+    let paths = rig.files();
+    while rig.writer.needs_sync() {
+        rig.sync();
+    }
+    let torn = rig.write_blocks(1, 2);
+    rig.writer.release(Sequence(16));
+    fill(&mut rig, 3);
+    rig.write_blocks(1, 1);
+    rig.flip(&torn.path, torn.offset + BLOCK + 100);
+    rig.flip(&paths[0], 3 * BLOCK + 100);
+    let before = rig.files();
+    let (mut rig, first) = rig.restart();
+    assert_eq!((rig.files(), &first.recovered.cuts), (before, &vec![]));
+    for start in 0..3 {
+        rig.write_blocks(2, 1);
+        let (next, found) = rig.restart();
+        let told = (&found.recovered.damages, found.recovered.doubts.is_suspect(GroupId(1)));
+        let then = (&first.recovered.damages, first.recovered.doubts.is_suspect(GroupId(1)));
+        assert_eq!(told, then, "start {start}");
+        rig = next;
+    }
+}
+
+#[test]
 fn what_is_before_damage_goes_only_together_with_it() {
     let mut rig = bounded(Synced);
     fill(&mut rig, 1);
