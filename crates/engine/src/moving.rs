@@ -73,8 +73,9 @@ impl fmt::Display for MoveError {
             Self::Refused(partition, error) => write!(f, "partition {partition} does not serve: {error}"),
             Self::Damaged(shard) => write!(
                 f,
-                "the journal of shard {shard} is damaged. Start with the number of shards as it was: the log says what is \
-                 damaged and which partitions may have lost something"
+                "the journal of shard {shard} has lost records. Start with the number of shards as it was: the log says what \
+                 is damaged and which partitions may have lost something. If none has, or after `lockgate storage repair`, \
+                 the number can be changed once the damaged files are no longer needed and gone"
             ),
             Self::Append(error) => error.fmt(f),
             Self::Disk(error) => error.fmt(f),
@@ -150,10 +151,10 @@ fn move_journals(disk: &dyn Disk, from: &NodeConfig, to: &NodeConfig) -> Result<
         }
         for RecoveredPartition { tag: Tag { partition: id, .. }, mut group, files, .. } in recovered.partitions {
             sync_files(disk, id)?;
-            if let Ok(RecoveredFiles { applied: (index, term), segments, .. }) = files
-                && index > group.base.index
-            {
-                // What recovery did not keep is not in the new journals: that the files have it is to be said there.
+            let RecoveredFiles { applied: (index, term), segments, .. } = files.expect("nobody is refused");
+            if index > group.base.index {
+                // What recovery did not keep is not in the new journals: that the files have it is to be said there. They may
+                // have more, which does no harm: the new journals have that as well.
                 group.set_base(Base { index, term, next_offset: segments.end().offset });
             }
             take(&mut new[usize::from(shard_of(id, to.shards).0)], group, &mut moved)?;

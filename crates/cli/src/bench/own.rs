@@ -39,13 +39,18 @@ impl OwnServer {
     /// it was ready; what `between` does while no broker runs is not counted.
     pub(super) fn restart(&mut self, between: impl FnOnce(&Path) -> Result<(), Failure>) -> Result<Duration, Failure> {
         let failed = || Failure::io("the benchmark's broker cannot be started again");
-        self.child.kill().and_then(|()| self.child.wait()).map_err(failed())?;
+        self.kill().map_err(failed())?;
         between(&self.directory)?;
         let log = fs::File::create(self.directory.join("log")).map_err(failed())?;
         let begin = Instant::now();
         self.child = spawn(&self.directory, log, &self.settings).map_err(failed())?;
         self.wait_until_ready()?;
         Ok(begin.elapsed())
+    }
+
+    /// Ends the broker; its data stays until this is dropped.
+    pub(super) fn kill(&mut self) -> io::Result<()> {
+        self.child.kill().and_then(|()| self.child.wait()).map(drop)
     }
 
     fn wait_until_ready(&mut self) -> Result<(), Failure> {
@@ -93,8 +98,7 @@ fn addresses(line: &str) -> Option<(String, SocketAddr)> {
 impl Drop for OwnServer {
     fn drop(&mut self) {
         // Nobody needs its data: it is ended at once. What cannot be removed is left to whoever cleans temporary files.
-        drop(self.child.kill());
-        drop(self.child.wait());
+        drop(self.kill());
         drop(fs::remove_dir_all(&self.directory));
     }
 }

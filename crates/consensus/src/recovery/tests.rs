@@ -153,6 +153,14 @@ fn entries_that_the_engine_has_are_not_kept_and_void_what_they_voided() {
         assert_eq!((kept.entries.as_slice(), kept.term), ([].as_slice(), Term(3)), "told at {told_at}");
         assert_eq!(kept.kept_from, LogIndex(4));
     }
+    // Less than was said before, as by a head that was carried forward: what was dropped is dropped.
+    let mut recovery = Recovery::new();
+    fold_one(&mut recovery, Synced, REPLICA, bootstrap()).unwrap();
+    recovery.keep_from(GROUP, REPLICA, LogIndex(4));
+    recovery.keep_from(GROUP, REPLICA, LogIndex(2));
+    fold_one(&mut recovery, Synced, REPLICA, own(2, 2, "a")).unwrap();
+    let kept = recovery.finish().unwrap().remove(0);
+    assert_eq!((kept.entries, kept.kept_from), (vec![], LogIndex(4)));
 }
 
 #[test]

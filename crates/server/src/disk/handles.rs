@@ -78,7 +78,8 @@ impl Handles {
         Ok(file)
     }
 
-    /// Gives what was kept: whoever has the last of it knows that nobody else works with the file.
+    /// Gives what was kept: as long as the file's name has not changed, whoever has the last of it knows that nobody else in
+    /// this process works with the file.
     pub(super) fn forget(&self, path: &str) -> Option<Arc<File>> {
         Some(self.lock().files.remove(path)?.file)
     }

@@ -1,3 +1,4 @@
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use super::*;
@@ -126,6 +127,25 @@ fn a_removed_file_keeps_its_bytes_for_who_has_it_open_or_by_another_name() {
     assert_eq!(disk.read("copy", len - 1, 9).unwrap(), "x");
     assert_eq!(alone.metadata().unwrap().len(), 1, "its blocks were given back in parts");
     assert!(disk.read("alone", 0, 1).unwrap_err().is_missing());
+}
+
+#[test]
+fn a_directory_goes_with_whatever_is_in_it() {
+    let (_directory, disk) = real();
+    disk.create_directory("d/e").unwrap();
+    let len = 3 * FREED_AT_ONCE_BYTES + 1;
+    disk.reserve("d/large", len).unwrap();
+    disk.write("d/e/small", 0, &[bytes("x")]).unwrap();
+    let name = std::ffi::OsStr::from_bytes(b"d/\xff");
+    File::create(disk.root.join(name)).unwrap();
+    disk.remove_directory("d").unwrap();
+    assert!(!disk.root.join("d").exists());
+    disk.create_directory("d").unwrap();
+    disk.reserve("d/large", len).unwrap();
+    let large = File::open(disk.root.join("d/large")).unwrap();
+    disk.remove_directory("d").unwrap();
+    assert_eq!(large.metadata().unwrap().len(), 1, "in parts");
+    assert!(disk.remove_directory("d").unwrap_err().is_missing());
 }
 
 #[test]

@@ -76,7 +76,7 @@ pub fn examine(
     let good = QuietNode::start(&good, &config, now)?.read_out().map_err(|error| error.to_string())?;
     for _ in 0..rng.within(1..=3) {
         let hurt = disk.clone();
-        let Some(what) = damage(&hurt, older, rng) else { return Ok(()) };
+        let Some(what) = damage(&hurt, older, rng) else { continue };
         let outcome = start_twice(&hurt, &config, now, &good).map_err(|error| format!("{what}: {error}"))?;
         count(outcome);
     }

@@ -59,6 +59,8 @@ pub struct Position {
     pub(super) gap_in: u64,
     /// The newest of them, if this start goes on in it.
     pub(super) current: Option<Current>,
+    /// The newest of them, if this start could go on in it: for a disk that has no room for another one.
+    pub(super) last: Option<Current>,
     /// This start's number, 1 or more.
     pub(super) epoch: u64,
     /// A prepared file that was found.
@@ -82,6 +84,8 @@ pub(super) struct Free {
 pub(super) struct Current {
     pub(super) sequence: u64,
     pub(super) path: Path,
+    /// The start that opened it.
+    pub(super) epoch: u64,
     /// Where the next write starts.
     pub(super) offset: u64,
     /// The chain's value so far.
@@ -98,6 +102,7 @@ impl Position {
             needed: 1,
             gap_in: 0,
             current: None,
+            last: None,
             epoch: 1,
             free: None,
             next_free: 1,
@@ -173,12 +178,13 @@ pub fn recover(
     let end = walk.all(&inventory)?;
     let is_damaged = !walk.damages.is_empty();
     let keeps_unused = is_damaged && config.kind == JournalKind::Synced && end.tail.is_none();
-    let cuts = repair::repair(disk, config, &inventory, &end, keeps_unused)?;
+    let keeps = repair::Keeps { unused: keeps_unused, freed: walk.reached_needed < inventory.needed };
+    let cuts = repair::repair(disk, config, &inventory, &end, keeps)?;
     let mut free = repair::tidy_free_files(disk, config, &inventory)?;
     let removed = end.removed(&inventory).count();
     let kept = &inventory.files[..inventory.files.len() - removed];
     let unused = inventory.unused.as_ref().filter(|_| keeps_unused);
-    let last_file = unused.or(kept.last()).map_or(0, |file| file.number);
+    let last_number = unused.or(kept.last()).map_or(0, |file| file.number);
     let mut next_free = inventory.free.last().map_or(1, |free| free.number.saturating_add(1));
     let mut current = None;
     let oldest = kept.first().map_or(1, |oldest| oldest.number);
@@ -206,11 +212,14 @@ pub fn recover(
             next_free += u64::from(free.take().is_none());
         }
     }
+    let may_lack_room = free.is_none() && current.is_none() && !is_damaged && unused.is_none();
+    let last =
+        if may_lack_room && walk.end_mark.is_none() { last_file_of(disk, config, kept, walk.chain_end)? } else { None };
     let is_last = |file: usize| file + 1 == inventory.files.len();
     Ok(Recovered {
         position: Position {
             next_sequence: walk.expected,
-            next_file: last_file + 1,
+            next_file: last_number + 1,
             files: in_use(kept.iter().chain(unused), walk.expected),
             needed,
             gap_in: walk.gap_in,
@@ -218,6 +227,7 @@ pub fn recover(
             free,
             next_free,
             current,
+            last,
             counters: std::mem::take(&mut walk.counters),
         },
         ended_cleanly: cuts.is_empty() && !is_damaged && walk.end_mark.is_some_and(is_last),
@@ -228,6 +238,23 @@ pub fn recover(
         records: walk.records,
         bytes: walk.bytes,
     })
+}
+
+/// The last file, to go on in if no other can be made: nothing of its present life is behind its chain's end.
+fn last_file_of(
+    disk: &dyn Disk,
+    config: &JournalConfig,
+    kept: &[FoundFile],
+    chain_end: Option<(usize, u64, u32)>,
+) -> Result<Option<Current>, RecoveryError> {
+    let (Some(file), Some((index, offset, chain))) = (kept.last(), chain_end) else { return Ok(None) };
+    let Some((header, _)) = file.header.as_ref().filter(|_| index + 1 == kept.len() && file.fault.is_none()) else {
+        return Ok(None);
+    };
+    if scan::next_write(&inventory::view(disk, config, file), offset, offset)?.end > offset {
+        return Ok(None);
+    }
+    Ok(Some(Current { sequence: file.number, path: file.path.clone(), epoch: header.epoch, offset, chain }))
 }
 
 /// The files that count. `next`: the number of the next record.

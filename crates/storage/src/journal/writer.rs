@@ -72,6 +72,8 @@ pub struct JournalWriter {
     pub(super) pending_bytes: usize,
     pub(super) external: External,
     pub(super) file: Option<Current>,
+    /// The file of an earlier start that this one goes on in if the disk has no room for its own.
+    last_file: Option<Current>,
     /// The current file was planned to be opened, and the write that was to do it was taken back.
     pub(super) unopened: Option<OpenFile>,
     next_file: u64,
@@ -119,6 +121,7 @@ impl JournalWriter {
             pending_bytes: 0,
             external: External::default(),
             file: position.current,
+            last_file: position.last,
             unopened: None,
             next_file: position.next_file,
             free: position.free,
@@ -247,12 +250,16 @@ impl JournalWriter {
         let (_, chain) = FileHeader::decode(&header_bytes).expect("what was encoded is decoded");
         let path = self.config.path(&format::file_name(header.file_sequence, header.first_sequence));
         self.files.opened(self.next_file, path.clone(), self.written);
-        self.file = Some(Current { sequence: self.next_file, path, offset: BLOCK_BYTES as u64, chain });
+        let (sequence, epoch) = (self.next_file, self.epoch);
+        self.file = Some(Current { sequence, path, epoch, offset: BLOCK_BYTES as u64, chain });
+        self.last_file = None;
         self.next_file += 1;
         Some(OpenFile { free, header: header_bytes.into() })
     }
 
     fn plan(&mut self, count: usize, end: bool, open: Option<OpenFile>) -> JournalWrite {
+        // Nothing is ever begun behind an end mark, and the next start may have to go on in this file.
+        let end_flag = if end && !self.is_full() { FLAG_END } else { 0 };
         let file = self.file.as_mut().expect("a write is planned once its file is there");
         let records: Vec<Pending> = self.pending.drain(..count).collect();
         self.pending_bytes -= records.iter().map(Pending::weight).sum::<usize>();
@@ -260,14 +267,14 @@ impl JournalWriter {
         let external = records.iter().filter(|record| record.is_external()).count() as u64;
         let header = WriteHeader {
             file_sequence: file.sequence,
-            epoch: self.epoch,
+            epoch: file.epoch,
             first_sequence: self.written + 1,
             synced: self.synced,
             oldest_file: self.files.state(),
             length: 0,
             count: 0,
             chain: file.chain,
-            flags: if count == 0 { FLAG_MARK } else { 0 } | if end { FLAG_END } else { 0 },
+            flags: if count == 0 { FLAG_MARK } else { 0 } | end_flag,
             block: (file.offset / BLOCK_BYTES as u64) as u32,
         };
         let Layout { pieces, bytes, chain } = lay_out(header, self.salt, records);
@@ -390,7 +397,10 @@ impl JournalWriter {
                 self.free = Some(Free { path, reused: false });
                 self.retry_prepare_at = None;
             }
-            Err(error) if error.is_full() => self.retry_prepare_at = Some(self.clock.plus_ms(PREPARE_RETRY_MS)),
+            Err(error) if error.is_full() => {
+                self.retry_prepare_at = Some(self.clock.plus_ms(PREPARE_RETRY_MS));
+                self.file = self.file.take().or_else(|| self.last_file.take());
+            }
             Err(error) => self.poison = self.poison.take().or(Some(error.into())),
         }
     }

@@ -44,7 +44,7 @@ fn publish_synced(extent: &Extent<'_>) -> Result<Vec<Row>, Failure> {
     let published = produce::measure(&load, &target)?;
     let after = metrics(&target)?;
     let grown = |name: &str| after.value(name) - before.value(name);
-    // What one record of the journal confirms: its own bytes, and those that went straight into a segment ahead of it.
+    // What one write of the journal confirms: its own bytes, and those that went straight into a segment ahead of it.
     let written = grown("lockgate_journal_bytes_total{journal=\"synced\"}") + grown(EXTERNAL_BYTES);
     let write_bytes = (written / grown("lockgate_journal_writes_total{journal=\"synced\"}").max(1.0)) as usize;
     let against = |size: usize, work: &str| -> Result<Row, Failure> {

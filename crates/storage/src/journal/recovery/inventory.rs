@@ -40,6 +40,8 @@ pub(super) struct Inventory {
     pub(super) files: Vec<FoundFile>,
     /// Files that were freed before, whose removal got lost.
     pub(super) freed: Vec<FoundFile>,
+    /// Files before this one are not needed, say those behind a gap in the numbers; 1 if there is no gap.
+    pub(super) needed: u64,
     /// The newest file, if it was made and never used.
     pub(super) unused: Option<FoundFile>,
     /// In order of their numbers.
@@ -93,7 +95,7 @@ pub(super) fn take(disk: &dyn Disk, config: &JournalConfig) -> Result<Inventory,
         check_size_and_place(&mut file, files.last());
         files.push(file);
     }
-    let freed = freed(disk, config, &mut files)?;
+    let (freed, needed) = freed(disk, config, &mut files)?;
     let unused = match files.pop_if(|newest| newest.header.is_none()) {
         Some(newest) if files.is_empty() && newest.number > 1 => {
             files.push(newest);
@@ -105,7 +107,7 @@ pub(super) fn take(disk: &dyn Disk, config: &JournalConfig) -> Result<Inventory,
         }
         other => other,
     };
-    Ok(Inventory { files, freed, unused, free })
+    Ok(Inventory { files, freed, needed, unused, free })
 }
 
 /// How a file's writes are looked at.
@@ -151,6 +153,11 @@ fn open(
     if (number, first) != (file.number, file.first_sequence) {
         return Ok(Err(format!("its header says file {number} from record {first}, its name does not")));
     }
+    // A file that was taken over has the writes of the start that did it, and no crash leaves an older header before them.
+    let epoch = scan::first_epoch(&view(disk, config, file))?;
+    if epoch.is_some_and(|epoch| epoch > header.epoch) {
+        return Ok(Err(format!("its header is older than what is written behind it, of start {}", header.epoch)));
+    }
     Ok(Ok((header, chain)))
 }
 
@@ -171,16 +178,21 @@ fn check_size_and_place(file: &mut FoundFile, previous: Option<&FoundFile>) {
 
 /// Takes out the files before a gap in the numbers, if something behind it says that nobody needed them any more: files are
 /// freed one after another, but the removal of one may get lost although that of a later one did not.
-fn freed(disk: &dyn Disk, config: &JournalConfig, files: &mut Vec<FoundFile>) -> Result<Vec<FoundFile>, RecoveryError> {
+/// Gives them, and the file that is said to be the first one needed.
+fn freed(
+    disk: &dyn Disk,
+    config: &JournalConfig,
+    files: &mut Vec<FoundFile>,
+) -> Result<(Vec<FoundFile>, u64), RecoveryError> {
     let gaps = |files: &[FoundFile]| -> Vec<usize> {
         (1..files.len()).filter(|at| files[at - 1].number + 1 != files[*at].number).collect()
     };
-    let Some(first_gap) = gaps(files).first().copied() else { return Ok(Vec::new()) };
+    let Some(first_gap) = gaps(files).first().copied() else { return Ok((Vec::new(), 1)) };
     let mut needed = 1;
     for file in &files[first_gap..] {
         needed = needed.max(file.header.as_ref().map_or(1, |(header, _)| header.oldest_file));
         needed = needed.max(scan::beyond(&view(disk, config, file), BLOCK, BLOCK)?.oldest_file);
     }
     let last = gaps(files).into_iter().rfind(|at| files[*at].number <= needed).unwrap_or(0);
-    Ok(files.drain(..last).collect())
+    Ok((files.drain(..last).collect(), needed))
 }

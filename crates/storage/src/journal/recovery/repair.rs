@@ -16,20 +16,28 @@ use crate::journal::format::BLOCK_BYTES;
 /// How many zeros are written at once.
 const ZERO_CHUNK_BYTES: usize = 1024 * 1024;
 
-/// `keeps_unused`: the file that was never used is what tells of damage, and stays.
+/// Files that do not count and tell something.
+pub(super) struct Keeps {
+    /// The newest one, which was never used: it tells of damage before it.
+    pub(super) unused: bool,
+    /// Those that were freed before: the gap behind them has who reads the journal look for what says so.
+    pub(super) freed: bool,
+}
+
+/// What `keeps` stays, as the next start needs it to decide the same.
 pub(super) fn repair(
     disk: &dyn Disk,
     config: &JournalConfig,
     inventory: &Inventory,
     end: &LogEnd,
-    keeps_unused: bool,
+    keeps: Keeps,
 ) -> Result<Vec<Cut>, RecoveryError> {
     let mut cuts = Vec::new();
-    for file in &inventory.freed {
+    for file in inventory.freed.iter().filter(|_| !keeps.freed) {
         let why = "it was freed before, and its removal got lost".into();
         cuts.push(remove(disk, config, &file.path, file.bytes, why)?);
     }
-    if let Some(unused) = inventory.unused.as_ref().filter(|_| !keeps_unused) {
+    if let Some(unused) = inventory.unused.as_ref().filter(|_| !keeps.unused) {
         let (_, what) = unused.fault.as_ref().expect("that is why it is unused");
         cuts.push(remove(disk, config, &unused.path, unused.bytes, format!("made and never used: {what}"))?);
     }

@@ -55,6 +55,12 @@ impl FileView<'_> {
     }
 }
 
+/// The start that the first write is of, whichever start the file's header is of.
+pub(super) fn first_epoch(view: &FileView<'_>) -> DiskResult<Option<u64>> {
+    let block = view.disk.read(view.path, BLOCK_BYTES as u64, BLOCK_BYTES)?;
+    Ok(view.header_of(&block, BLOCK_BYTES as u64).map(|header| header.epoch))
+}
+
 /// What stands at the place of a write.
 pub(super) enum Found {
     /// A write, all of it.

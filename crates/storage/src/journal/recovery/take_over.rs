@@ -92,7 +92,7 @@ pub(super) fn take_over(
         return Ok(None);
     }
     replace(disk, config, file, start, &pieces)?;
-    Ok(Some(Current { sequence: header.file_sequence, path: file.path.clone(), offset, chain }))
+    Ok(Some(Current { sequence: header.file_sequence, path: file.path.clone(), epoch: start.epoch, offset, chain }))
 }
 
 fn replace(

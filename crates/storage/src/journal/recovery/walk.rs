@@ -35,10 +35,12 @@ pub(super) struct Walk<'a> {
     pub(super) bytes: u64,
     /// The file whose last write is an end mark, if that is the last write of all.
     pub(super) end_mark: Option<usize>,
+    /// Where the chain stands: the file, the place behind its last write that counts, the chain's value.
+    pub(super) chain_end: Option<(usize, u64, u32)>,
     /// Files before this one are not needed, says whatever came last.
     pub(super) oldest_needed: u64,
     /// What of that the walk has come to. The rest was found by looking ahead, and may be in what is cut.
-    reached_needed: u64,
+    pub(super) reached_needed: u64,
     /// The highest start that any file or write is of.
     pub(super) epoch: u64,
     /// Whether everything behind the first damage was looked at for what is needed.
@@ -147,6 +149,7 @@ impl<'a> Walk<'a> {
             records: 0,
             bytes: 0,
             end_mark: None,
+            chain_end: None,
             oldest_needed: 1,
             reached_needed: 1,
             epoch: 0,
@@ -166,6 +169,7 @@ impl<'a> Walk<'a> {
         self.expected = files.first().map_or(1, |file| file.first_sequence);
         self.epoch =
             files.iter().filter_map(|file| file.header.as_ref()).map(|(header, _)| header.epoch).max().unwrap_or(0);
+        self.oldest_needed = inventory.needed;
         let (mut index, mut begin) = (0, 0);
         let mut tail = None;
         while let Some(file) = files.get(index) {
@@ -268,6 +272,7 @@ impl<'a> Walk<'a> {
         let limit = inventory.limit(index);
         let view = inventory::view(self.disk, self.config, file);
         loop {
+            self.chain_end = Some((index, offset, chain));
             let (why, behind, chain) = match scan::write_at(&view, offset, chain)? {
                 Found::Write(header, ..) if header.next_sequence() > limit => {
                     ("a write that was cut before".into(), header.padded_bytes(), Chain::Broken)

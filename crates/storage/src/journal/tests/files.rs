@@ -198,6 +198,29 @@ fn damage_stays_nobodys_where_only_a_torn_write_says_that_its_file_is_not_needed
 }
 
 #[test]
+fn a_missing_file_stays_nobodys_where_only_a_torn_write_says_that_it_is_not_needed() {
+    for kind in [Synced, Buffered] {
+        let mut rig = Rig::new(kind);
+        fill(&mut rig, 3);
+        let paths = rig.files();
+        rig.write_blocks(1, 1);
+        while rig.writer.needs_sync() {
+            rig.sync();
+        }
+        rig.mark();
+        rig.writer.release(Sequence(31));
+        let torn = rig.write_blocks(1, 2);
+        rig.flip(&torn.path, torn.offset + BLOCK + 100);
+        rig.disk.remove(&paths[1]).unwrap();
+        for start in 0..3 {
+            let (next, found) = rig.restart();
+            assert_eq!((found.recovered.damages, found.recovered.doubts.has_gap()), (vec![], false), "start {start}");
+            rig = next;
+        }
+    }
+}
+
+#[test]
 fn a_torn_end_that_alone_says_that_damage_is_nobodys_is_kept_with_the_files_behind_it() {
     let mut rig = Rig::new(Buffered);
     fill(&mut rig, 2);
@@ -514,6 +537,76 @@ fn what_makes_room_gets_a_file_beyond_the_bound_once_the_reserve_is_used_up() {
     }
     rig.append(1, 10);
     assert_eq!(rig.writer.prepare(), None, "one and no more");
+}
+
+/// No file can be made for it.
+fn without_room(rig: &mut Rig) {
+    drop(rig.writer.prepare().expect("a file of its own is made first, if there is room"));
+    rig.writer.prepared(Err(failure(DiskError::ENOSPC)));
+}
+
+#[test]
+fn starts_that_have_no_room_for_a_file_go_on_in_the_last_one() {
+    for kind in [Synced, Buffered] {
+        let mut rig = Rig::new(kind);
+        rig.write_blocks(1, 1);
+        rig.write_blocks(1, 1);
+        let files = journal_files(&rig);
+        let mut written = 2;
+        for start in 0..6 {
+            let (again, found) = rig.restart();
+            assert_eq!(sequences(&found), (1..=written).collect::<Vec<_>>(), "{kind:?}, start {start}");
+            // What the last start was writing when it died is cut once and for good.
+            let was_torn = start % 3 == 2;
+            assert_eq!((found.recovered.cuts.len(), found.recovered.damages), (usize::from(was_torn), vec![]));
+            rig = again;
+            without_room(&mut rig);
+            match start % 3 {
+                0 => {
+                    assert!(rig.write_blocks(1, 1).open.is_none());
+                    written += 1;
+                }
+                1 => {
+                    let torn = rig.write_blocks(1, 2);
+                    rig.flip(&torn.path, torn.offset + BLOCK_BYTES as u64 + 9);
+                }
+                _ => {
+                    // An orderly stop, behind which the next start goes on all the same.
+                    rig.append(1, 10);
+                    rig.write();
+                    written += 1;
+                    if kind == Buffered {
+                        rig.sync();
+                    }
+                    rig.writer.end();
+                    rig.write();
+                    assert!(rig.writer.is_ended());
+                }
+            }
+        }
+        assert_eq!(journal_files(&rig), files);
+        let (mut rig, found) = rig.restart();
+        assert!(!found.recovered.ended_cleanly);
+        assert!(rig.write_blocks(1, 1).open.is_some(), "with room, it has a file of its own again");
+        assert_eq!(sequences(&rig.recover().unwrap()), (1..=written + 1).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_file_that_was_taken_over_is_told_if_its_header_is_what_it_was_before() {
+    let mut rig = bounded(Synced);
+    while !rig.writer.is_at_bound() {
+        rig.write_blocks(1, 1);
+    }
+    let (mut rig, _) = rig.restart();
+    let last = rig.write_blocks(2, 1);
+    let header = rig.disk.file(&last.path).unwrap()[..SECTOR].to_vec();
+    let (mut rig, _) = rig.restart();
+    rig.write_blocks(2, 1);
+    let good = sequences(&rig.recover().unwrap());
+    rig.change(&last.path, |file| file[..SECTOR].copy_from_slice(&header));
+    let found = rig.recover().unwrap();
+    assert_eq!((sequences(&found), found.recovered.damages[0].lost), (good, Lost::Nothing));
 }
 
 #[test]

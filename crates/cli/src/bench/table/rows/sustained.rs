@@ -25,8 +25,6 @@ const RECORDS: u32 = 15;
 const RECORD_BYTES: u32 = 64 * 1024;
 const BATCH_BYTES: usize = 1024 * 1024;
 const IN_FLIGHT: u32 = 16;
-/// One partition is all that there is, with and without a network.
-const SHARDS: &str = "1";
 /// So that segments are sealed and removed while it goes on.
 const SETTINGS: &[(&str, &str)] = &[("retention_bytes", "1GiB"), ("segment_bytes", "256MiB")];
 const SEGMENT_BYTES: u64 = 256 << 20;
@@ -41,13 +39,17 @@ pub(super) fn measure(extent: &Extent<'_>) -> Result<Vec<Row>, Failure> {
     let duration = Duration::from_secs(extent.sustained_seconds);
     let scratch = std::env::temp_dir();
     machine::check_room(&scratch, ROOM_BYTES.min((extent.sustained_seconds + 2) * ROOM_BYTES_PER_SECOND))?;
-    let (before, writes) = appends(&scratch, BATCH_BYTES, duration)?;
     let (larger, _) = appends(&scratch, WRITE_BYTES, duration / 4)?;
     let overwritten = baseline::direct(&scratch, BATCH_BYTES, duration / 4).map_err(loop_failed())?;
-    let (in_process, refused) = in_process(&scratch, duration)?;
-    // Between the two, and behind them: each is measured against the loops right before and after it, for the rate of a device
-    // changes from minute to minute.
+    // Each is measured against the loops right before and after it, for the rate of a device changes from minute to minute.
+    // What the broker leaves is removed behind them.
+    let (before, writes) = appends(&scratch, BATCH_BYTES, duration)?;
+    let fed = scratch.join(format!("lockgate-fed-{}", std::process::id()));
+    let in_process = in_process(&fed, duration);
     let (between, _) = appends(&scratch, BATCH_BYTES, duration)?;
+    // What cannot be removed is left to whoever cleans temporary files.
+    drop(fs::remove_dir_all(&fed));
+    let (in_process, refused) = in_process?;
     let load = Load {
         size: RECORD_BYTES,
         batch_records: RECORDS,
@@ -56,24 +58,27 @@ pub(super) fn measure(extent: &Extent<'_>) -> Result<Vec<Row>, Failure> {
         settings: SETTINGS,
         ..extent.load()
     };
-    let target = extent.target(&load, &[("LOCKGATE_SHARDS_COUNT", SHARDS)])?;
+    let mut target = extent.target(&load, &[])?;
     let published = produce::measure(&load, &target)?;
+    target.own.as_mut().expect("every row has its own broker").kill().map_err(loop_failed())?;
     let (after, _) = appends(directory(&target), BATCH_BYTES, duration)?;
     drop(target);
     let near_in_process = (before + between) / 2.0;
     let near_published = (between + after) / 2.0;
     let sink = baseline::tcp_sink(BATCH_BYTES, duration).map_err(Failure::io("the loopback stream failed"))?;
     let least = near_published.min(sink.bytes_per_second() / 2.0);
-    let against = |device: f64| format!("loops of 1 MiB appends, before and after, {writes}: {}/s", bytes(device));
+    let against = |before: f64, after: f64| {
+        format!("loops of 1 MiB appends, {writes}, before: {}/s, after: {}/s", bytes(before), bytes(after))
+    };
     let refused = if refused > 0 { format!(", {refused} publishes refused and sent again") } else { String::new() };
     let mut rows = vec![
         Row {
             work: format!(
-                "{} s of 1 MiB batches, fsync always, retention on, fed in process",
+                "{} s of 1 MiB batches, {IN_FLIGHT} in flight, fsync always, retention on, fed in process",
                 extent.sustained_seconds
             ),
             measured: format!("{}/s{refused}", bytes(in_process)),
-            against: against(near_in_process),
+            against: against(before, between),
             ratio: in_process / near_in_process,
             budget: Budget::AtLeast(0.8),
         },
@@ -82,7 +87,7 @@ pub(super) fn measure(extent: &Extent<'_>) -> Result<Vec<Row>, Failure> {
             measured: rate(&published),
             against: format!(
                 "{}; half the TCP sink: {}/s",
-                against(near_published),
+                against(between, after),
                 bytes(sink.bytes_per_second() / 2.0)
             ),
             ratio: published.bytes_per_second() / least,
@@ -121,8 +126,8 @@ fn appends(scratch: &Path, size: usize, duration: Duration) -> Result<(f64, &'st
     Ok((rate.bytes_per_second(), writes))
 }
 
-/// Bytes a second, and how many publishes were refused for the moment.
-fn in_process(scratch: &Path, duration: Duration) -> Result<(f64, u64), Failure> {
+/// Bytes a second, and how many publishes were refused for the moment. `data` is left where it is.
+fn in_process(data: &Path, duration: Duration) -> Result<(f64, u64), Failure> {
     let batch = batch();
     let settings = SETTINGS.iter().chain(&[("max_batch_bytes", "2MiB")]);
     let size = batch.len() as f64;
@@ -132,13 +137,10 @@ fn in_process(scratch: &Path, duration: Duration) -> Result<(f64, u64), Failure>
         duration,
         settings: settings.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
     };
-    let sources = Sources { flags: vec![("shards.count", SHARDS.to_owned())], ..Sources::default() };
+    let sources = Sources { flags: vec![("shards.count", "1".to_owned())], ..Sources::default() };
     let config = Config::load(&sources).map_err(Failure::Config)?;
-    let data = scratch.join(format!("lockgate-fed-{}", std::process::id()));
-    let fed = feed::run(&config, &data, feed);
-    // What cannot be removed is left to whoever cleans temporary files.
-    drop(fs::remove_dir_all(&data));
-    let fed = fed.map_err(|error| Failure::Incomplete { what: error.to_string(), unknown: false })?;
+    let fed = feed::run(&config, data, feed)
+        .map_err(|error| Failure::Incomplete { what: error.to_string(), unknown: false })?;
     Ok((fed.batches as f64 * size / fed.took.as_secs_f64().max(1e-9), fed.refused))
 }
 
