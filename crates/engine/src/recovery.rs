@@ -321,7 +321,9 @@ pub fn recover(disk: &dyn Disk, node: &NodeConfig, shard: ShardId) -> Result<Rec
         })?;
         let is_marked = marked.contains(&group.group);
         let surveyed = surveyed.remove(&group.group).filter(|_| !is_marked);
-        let files = recover_files(disk, tag.partition, &group, is_marked, surveyed, &mut report);
+        // A buffered journal without a file never had one, or lost them all: then what the files have beyond it proves that.
+        let may_cut = is_marked && buffered.files > 0;
+        let files = recover_files(disk, tag.partition, &group, may_cut, surveyed, &mut report);
         partitions.push(RecoveredPartition { tag, group, files, is_marked });
     }
     let owned: BTreeSet<PartitionId> = partitions

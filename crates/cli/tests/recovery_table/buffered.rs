@@ -44,7 +44,17 @@ fn a_short_file_of_the_buffered_journal_is_damage() {
     let file = &node.journal()[1];
     let (offset, _) = *file.entries().last().unwrap();
     fs::OpenOptions::new().write(true).open(&file.path).unwrap().set_len(offset).unwrap();
-    node.goes_on_without_the_partition(&[&file.name]);
+    let short = format!("{} is damaged at offset {offset}: the file ends: it was made with ", file.name);
+    node.goes_on_without_the_partition(&[&short]);
+}
+
+#[test]
+fn no_buffered_journal_where_there_is_data_of_it_is_damage() {
+    let node = Node::with_buffered_records(&[&["a"], &["b"]], End::Stopped);
+    fs::remove_dir_all(node.data().join("shards/0/buffered")).unwrap();
+    for _ in 0..2 {
+        node.goes_on_without_the_partition(&["its files go up to entry", "its journal only to"]);
+    }
 }
 
 #[test]

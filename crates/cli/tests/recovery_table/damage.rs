@@ -182,10 +182,32 @@ fn a_short_file_is_damage_and_refuses_whom_it_may_concern() {
     let whole = fs::metadata(&file.path).unwrap().len();
     let (offset, _) = *file.entries().last().unwrap();
     fs::OpenOptions::new().write(true).open(&file.path).unwrap().set_len(offset).unwrap();
-    node.is_refused(&[&file.name, "cannot be trusted", WHAT_TO_DO]);
-    let start = node.start();
-    let short = format!("it was made with {whole} bytes and has {offset}");
-    assert!(start.announced.to_string().contains("is damaged at offset"), "{short}: {}", start.announced);
+    let short =
+        format!("{} is damaged at offset {offset}: the file ends: it was made with {whole} bytes and has", file.name);
+    let start = node.is_refused(&[&short, WHAT_TO_DO]);
+    assert!(start.announced.to_string().contains(&short), "{}", start.announced);
+}
+
+#[test]
+fn an_empty_or_all_zero_file_before_others_is_damage() {
+    let node = Node::with_records(&[&["a"], &["b"], &["c"]], End::Stopped);
+    let file = &node.journal()[1];
+    let whole = fs::metadata(&file.path).unwrap().len();
+    for bytes in [0, whole] {
+        fs::write(&file.path, vec![0; bytes as usize]).unwrap();
+        node.is_refused(&[&file.name, "it has no header", "The records ", WHAT_TO_DO]);
+    }
+}
+
+#[test]
+fn the_newest_file_with_a_bad_header_and_writes_is_kept_and_told() {
+    let node = Node::with_records(&[&["a"], &["b"]], End::Killed);
+    let file = node.journal().pop().unwrap();
+    file.flip(40);
+    for _ in 0..2 {
+        node.goes_on_with(&["a", "b"]).warned_of(&[&file.name, "its header is damaged. No record is missing"]);
+        assert!(file.path.exists());
+    }
 }
 
 #[test]
@@ -231,5 +253,25 @@ fn no_journal_where_there_is_an_identity_is_damage_even_if_nothing_was_published
         let node = Node::with_records(&[&[]], end);
         fs::remove_dir_all(node.data().join("shards")).unwrap();
         node.is_refused(&["the journal of shard 0 has no catalog"]);
+    }
+}
+
+#[test]
+fn no_journal_on_one_of_several_shards_refuses_its_partitions_and_nothing_else() {
+    let node = Node::with_topic(
+        TWO_SHARDS,
+        &["--partitions", "4"],
+        &[&["a", "b", "c", "d", "e", "f", "g", "h"]],
+        End::Stopped,
+    );
+    fs::remove_dir_all(node.data().join("shards/1")).unwrap();
+    for _ in 0..2 {
+        let mut start = node.start();
+        let broker = start.broker.take().expect("the catalog is on the other shard");
+        let described = node.scratch.lockgate(&broker, &["topic", "describe", "t"]).output().unwrap();
+        assert!(shown(&described).contains("the journal knows nothing of it"), "{}", shown(&described));
+        let consumed = node.scratch.lockgate(&broker, &["consume", "t"]).output().unwrap();
+        assert!(!consumed.status.success(), "{}", shown(&consumed));
+        stop(broker);
     }
 }

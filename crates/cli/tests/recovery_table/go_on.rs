@@ -1,6 +1,7 @@
 //! Rows after which the node starts and nothing is lost.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 use crate::journal::place;
 use crate::node::{End, Node, ONE_SHARD, TWO_SHARDS};
@@ -77,9 +78,12 @@ fn a_prepared_file_is_reused_whatever_is_in_it() {
     assert_eq!(prepared.len(), 1, "one is ready ahead of need: {prepared:?}");
     // What a file's earlier life leaves: whole writes, good checksums.
     fs::copy(&node.journal()[0].path, &prepared[0]).unwrap();
+    let reused = fs::metadata(&prepared[0]).unwrap().ino();
     let files = node.journal().len();
     node.goes_on_with(&["a", "b"]).warned_of_nothing();
-    assert_eq!(node.journal().len(), files + 1);
+    let journal = node.journal();
+    assert_eq!(journal.len(), files + 1);
+    assert_eq!(fs::metadata(&journal[files].path).unwrap().ino(), reused, "the same file under another name");
     node.goes_on_with(&["a", "b"]).warned_of_nothing();
 }
 
@@ -123,10 +127,12 @@ fn an_all_zero_newest_file_was_made_and_never_used_and_is_removed() {
 
 #[test]
 fn the_newest_file_with_a_bad_header_and_no_later_write_is_removed() {
-    let node = Node::with_records(&[&["a"]], End::Killed);
-    let mut torn = node.journal()[0].bytes(0, 256);
-    torn.resize(8 << 20, 0);
-    let name = half_made(&node, &torn);
+    let node = Node::with_records(&[&["a"], &[]], End::Killed);
+    let newest = node.journal().pop().unwrap();
+    let behind = newest.writes().map(place).map(|(offset, bytes)| offset + bytes).max().unwrap();
+    newest.overwrite(4096, &vec![0; behind as usize - 4096]);
+    newest.flip(100);
+    let name = newest.name;
     node.goes_on_with(&["a"]).warned_of(&[&name, "made and never used: its header is damaged"]);
     node.goes_on_with(&["a"]).warned_of_nothing();
 }

@@ -204,6 +204,12 @@ impl Node {
         let output = self.scratch.lockgate(&broker, &["consume", "t"]).output().unwrap();
         let told = shown(&output);
         assert!(!output.status.success(), "{told}");
+        // Who publishes is told the same at once, and who operates sees it.
+        fs::write(self.scratch.file("input"), "x\n").unwrap();
+        let published = self.scratch.lockgate(&broker, &["produce", "t", "--file", "input"]).output().unwrap();
+        assert!(!published.status.success(), "{}", shown(&published));
+        assert!(words.iter().all(|word| shown(&published).contains(word)), "{}", shown(&published));
+        wait_until("a metric counts it", || broker.metric("lockgate_partitions_failed") == 1.0);
         let ready = || broker.get("/v1/system/ready");
         wait_until("ready names it", || ready().1.contains("partition 1-0 failed"));
         assert_eq!(ready().0, 200, "others are served");

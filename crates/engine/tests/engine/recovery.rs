@@ -110,6 +110,25 @@ fn after_a_loss_of_power_an_interval_topic_begins_where_its_journal_ends() {
 }
 
 #[test]
+fn a_buffered_journal_that_is_gone_is_missed_by_who_has_more_than_the_synced_one() {
+    let mut node = Node::new(1);
+    let c = node.connect(0);
+    let topic = node.create_topic(c, "orders", 1, INTERVAL);
+    fill(&mut node, c, topic, 0..10);
+    node.advance(61_000); // Synced, and in the segments.
+    for file in node.disk.files("buffered/") {
+        node.disk.remove(&file).unwrap();
+    }
+    for _ in 0..2 {
+        node = node.crash();
+        let c = node.connect(0);
+        let refused = node.publish(c, topic, 0, batch(&["x"])).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::LogDamaged);
+        assert!(refused.message.contains("its files go up to entry 12, its journal only to"), "{refused}");
+    }
+}
+
+#[test]
 fn what_the_journal_lost_of_an_interval_topic_makes_no_entry_missing() {
     // A topic that became one by interval says so only behind entries that a start passes over.
     for altered in [false, true] {

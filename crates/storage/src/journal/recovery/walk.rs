@@ -434,7 +434,10 @@ impl<'a> Walk<'a> {
         };
         match next_file.filter(|next| resumed.is_none() && !follows(file, next)) {
             Some(next) => self.damaged(next, 0, out_of_order(file, next), lost),
-            None => self.damaged(file, stop.offset, stop.why, lost),
+            None => {
+                let of_the_file = file.fault.as_ref().map_or(String::new(), |(_, fault)| format!(": {fault}"));
+                self.damaged(file, stop.offset, stop.why + &of_the_file, lost);
+            }
         }
         if lost != Lost::Nothing {
             self.doubts.gap();
