@@ -1,7 +1,7 @@
 //! A journal that is bounded: its files go, what was in them stays, and who cannot let go is named.
 
-use lockgate_engine::{JournalSettings, NodeConfig};
-use lockgate_wire::{ConnectionId, Error, ErrorKind, proto};
+use lockgate_engine::{JournalSettings, NodeConfig, RecoveryError, recover};
+use lockgate_wire::{ConnectionId, Error, ErrorKind, ShardId, proto};
 
 use crate::support::{FaultyDisk, Node, batch, config};
 
@@ -71,6 +71,51 @@ fn a_journal_lets_its_files_go_and_every_start_finds_what_was_in_them() {
         let c = node.connect(0);
         assert_eq!(count(&mut node, c, topic, 3) % 300, 0, "{:?}", node.logs);
         fill(&mut node, c, topic, 3, 300);
+    }
+}
+
+/// Turns a bit in every checkpoint of a directory.
+fn turn_checkpoints(node: &Node, directory: &str) {
+    let files = node.disk.files(&format!("{directory}/state."));
+    assert!(!files.is_empty());
+    for path in files {
+        let mut bytes = node.disk.memory.file(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        node.disk.memory.set_file(&path, bytes);
+    }
+}
+
+#[test]
+fn a_partition_whose_checkpoints_are_damaged_is_refused_if_the_journal_does_not_reach_back() {
+    let (mut node, c, topic) = started(2);
+    fill(&mut node, c, topic, 2, 100);
+    assert!(node.metrics(0).journal.files_freed > 2);
+    turn_checkpoints(&node, "partitions/1-0");
+    for _ in 0..2 {
+        node = node.crash();
+        let c = node.connect(0);
+        let refused = node.publish(c, topic, 0, large(0)).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::StorageFailed);
+        assert!(refused.message.contains("its files do not go with its journal"), "{refused}");
+        assert_eq!(node.read_all(c, topic, 1, 0).len(), 50, "the other one serves");
+    }
+}
+
+#[test]
+fn a_catalog_whose_checkpoints_are_damaged_refuses_the_start_if_the_journal_does_not_reach_back() {
+    let (mut node, c, topic) = started(1);
+    // More than is carried forward.
+    for number in 0..150 {
+        node.create_topic(c, &format!("topic-{number}"), 1, &[("max_batch_bytes", "64KiB")]);
+        node.advance(25);
+    }
+    fill(&mut node, c, topic, 1, 100);
+    assert!(node.metrics(0).journal.files_freed > 2);
+    turn_checkpoints(&node, "metadata");
+    for _ in 0..2 {
+        let refused = recover(&node.disk, &node.config, ShardId(0)).err().unwrap();
+        assert!(matches!(refused, RecoveryError::CatalogBehind(_)), "{refused}");
+        assert!(refused.to_string().contains("have less than the journal needs"), "{refused}");
     }
 }
 
