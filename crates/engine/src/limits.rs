@@ -125,6 +125,8 @@ pub const CHECKPOINT_ENTRIES: u64 = 50_000;
 pub const CHECKPOINT_BYTES: u64 = 64 << 20;
 /// How often it is looked whether the journals can let go of files, while one has to.
 pub const ROOM_EVERY_MS: u64 = 20;
+/// How often the log says that publishes are refused at a journal's bound, while that lasts.
+pub(crate) const BOUND_TOLD_EVERY_MS: u64 = 60_000;
 /// Partitions that are written down at a time so that the journals can let go of files.
 pub const WRITTEN_DOWN_AT_ONCE: usize = 4;
 /// Groups whose living records are carried forward at a time.

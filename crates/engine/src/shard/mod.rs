@@ -251,13 +251,7 @@ impl Shard {
         let journal = journal.then(|| format!("shard {shard}: the disk has no room for the journal's next file"));
         let files =
             format!("shard {shard}: the disk has no room for segments or checkpoints ({partitions} partitions)");
-        let max = self.core.node.journal.max_bytes;
-        let at_bound = self.at_bound().map(|kind| {
-            format!(
-                "shard {shard} refuses publishes: its {kind} journal is at its bound, journal.max_bytes = {max}, until \
-                 partitions are written down"
-            )
-        });
+        let at_bound = self.at_bound().map(|kind| self.bound_in_words(kind));
         let unsynced = self.partitions.values().filter(|partition| partition.needs_restart()).map(|partition| {
             let id = partition.id;
             format!("shard {shard}: a sync of the segments of partition {id} failed; restart the broker")
@@ -276,6 +270,14 @@ impl Shard {
         let full = journal.into_iter().chain((partitions > 0).then_some(files));
         let partitions = unsynced.take(NAMED_MAX).chain(failed.take(NAMED_MAX)).chain(damaged.take(NAMED_MAX));
         full.chain(at_bound).chain(partitions).collect()
+    }
+
+    fn bound_in_words(&self, kind: JournalKind) -> String {
+        let (shard, max) = (self.core.shard, self.core.node.journal.max_bytes);
+        format!(
+            "shard {shard} refuses publishes: its {kind} journal is at its bound, journal.max_bytes = {max}, until partitions \
+             are written down"
+        )
     }
 
     /// The journals that are at their bound.

@@ -13,7 +13,8 @@ use super::Shard;
 use super::groups::JOURNALS;
 use crate::controller::METADATA_GROUP;
 use crate::core::journal_slot;
-use crate::limits::{CARRIED_AT_ONCE, ROOM_EVERY_MS, WRITTEN_DOWN_AT_ONCE};
+use crate::limits::{BOUND_TOLD_EVERY_MS, CARRIED_AT_ONCE, ROOM_EVERY_MS, WRITTEN_DOWN_AT_ONCE};
+use crate::output::Level;
 
 /// The records before `floor` are not needed, once everything that was appended when that was found is durable.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +28,8 @@ struct Decision {
 #[derive(Default, Debug)]
 pub(super) struct Room {
     next_look: MonoTime,
+    /// When the log may say again that a journal is at its bound.
+    next_word: MonoTime,
     decisions: [Option<Decision>; 2],
 }
 
@@ -37,6 +40,7 @@ impl Shard {
         for kind in JOURNALS {
             self.release(kind);
         }
+        self.tell_of_the_bound();
         if now < next_look || !self.wants_room() || self.core.host.is_poisoned() {
             return;
         }
@@ -53,6 +57,19 @@ impl Shard {
             if journal.wants_room() && self.room.decisions[journal_slot(kind)].is_none() {
                 self.empty_oldest(kind);
             }
+        }
+    }
+
+    /// Who publishes is told by each refusal; who operates, by the log.
+    fn tell_of_the_bound(&mut self) {
+        let now = self.core.now.mono;
+        if now < self.room.next_word {
+            return;
+        }
+        let words = self.at_bound().next().map(|kind| self.bound_in_words(kind));
+        if let Some(words) = words {
+            self.room.next_word = now.plus_ms(BOUND_TOLD_EVERY_MS);
+            self.core.log(Level::Warn, words);
         }
     }
 

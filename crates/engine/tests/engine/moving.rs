@@ -131,22 +131,24 @@ fn a_move_after_a_loss_of_power_makes_no_entry_missing() {
     let topics = [node.create_topic(c, "interval", PARTITIONS, INTERVAL)];
     append(&mut node, c, topics, 0..10);
     node = moved(node, with(2, 1));
+    let c = node.connect(0);
+    append(&mut node, c, topics, 10..11);
     // Entries without batches, which a checkpoint has and no segment: a leader's first of each start.
     for _ in 0..5 {
         node = node.restart();
     }
     let earlier = node.disk.copy();
     let c = node.connect(0);
-    append(&mut node, c, topics, 10..20);
+    append(&mut node, c, topics, 11..20);
     node.advance(5_000); // Segments have it, the buffered journal is not synced.
     node.disk.lose_since(&earlier, "buffered/");
     for (journals, shards) in [(2, 3), (3, 1)] {
         node = moved(node, with(shards, journals));
-        check(&mut node, topics, 0..10);
+        check(&mut node, topics, 0..11);
     }
     node = node.crash();
-    let c = check(&mut node, topics, 0..10);
-    append(&mut node, c, topics, 10..15);
+    let c = check(&mut node, topics, 0..11);
+    append(&mut node, c, topics, 11..15);
 }
 
 #[test]

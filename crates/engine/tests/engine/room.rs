@@ -166,10 +166,13 @@ fn at_the_bound_publishes_get_507_with_its_name_and_go_on_by_themselves() {
     assert_eq!(count(&mut node, c, topic, 1), published, "what was taken is read");
     let commit = proto::CommitCursor { topic_id: topic, partition: 0, name: "mine".into(), offset: 3, force: false };
     let _: proto::CommitCursorOk = node.ask(c, &commit);
+    let told = |node: &Node| node.logs.iter().filter(|line| line.contains("refuses publishes")).count();
+    assert_eq!(told(&node), 1, "{:?}", node.logs);
     // Standing at the bound costs nothing: neither files nor records.
     let (before, records) = (files(&node), node.metrics(0).journal.records);
     node.advance(60_000);
     assert_eq!((files(&node), node.metrics(0).journal.records), (before, records));
+    assert_eq!(told(&node), 2, "once a minute");
 
     node.disk.heal();
     node.advance(2_000);

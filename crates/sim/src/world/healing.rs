@@ -94,11 +94,11 @@ impl World {
         self.plan_wake(number);
     }
 
-    /// Whether a shard waits for somebody to end the process, because its journal failed.
+    /// Whether a shard waits for somebody to end the process, because its journal failed, or a partition's files when it started.
     fn storage_has_failed(&mut self) -> bool {
         self.node.shards.iter_mut().any(|slot| {
             let metrics = slot.shard.metrics();
-            metrics.journal_poisoned + metrics.partitions_unsynced > 0
+            metrics.journal_poisoned + metrics.partitions_unsynced + metrics.partitions_failed > 0
         })
     }
 

@@ -24,7 +24,7 @@ use inventory::FoundFile;
 pub(super) use scan::{RecordsFault, records as records_of};
 
 use super::files::{InUse, RESERVE_FILES};
-use super::{JournalConfig, JournalKind, RecordKind, Sequence, format};
+use super::{JournalConfig, RecordKind, Sequence, format};
 use crate::disk::{Disk, Path};
 
 /// A record that counts.
@@ -177,7 +177,7 @@ pub fn recover(
     let mut walk = walk::Walk::new(disk, config, record);
     let end = walk.all(&inventory)?;
     let is_damaged = !walk.damages.is_empty();
-    let keeps_unused = is_damaged && config.kind == JournalKind::Synced && end.tail.is_none();
+    let keeps_unused = is_damaged && end.tail.is_none();
     let keeps = repair::Keeps { unused: keeps_unused, freed: walk.reached_needed < inventory.needed };
     let cuts = repair::repair(disk, config, &inventory, &end, keeps)?;
     let mut free = repair::tidy_free_files(disk, config, &inventory)?;

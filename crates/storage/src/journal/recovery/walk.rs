@@ -424,7 +424,11 @@ impl<'a> Walk<'a> {
         let next = match (&resumed, next_file) {
             (Some((_, header)), _) => Some(header.first_sequence),
             (None, Some(next)) => Some(next.first_sequence),
-            (None, None) => stated.map(|stated| stated + 1),
+            // Behind what nobody can read, numbers go on with those of the file that was made for what came next.
+            (None, None) => {
+                let made_for = inventory.unused.as_ref().map(|unused| unused.first_sequence);
+                stated.map(|stated| stated + 1).max(made_for.filter(|next| *next > self.expected))
+            }
         };
         let first = self.expected;
         let lost = match next {
