@@ -177,7 +177,9 @@ pub fn recover(
     let mut walk = walk::Walk::new(disk, config, record);
     let end = walk.all(&inventory)?;
     let is_damaged = !walk.damages.is_empty();
-    let keeps_unused = is_damaged && end.tail.is_none();
+    // Numbers go on with its own: it may be what tells of damage before it.
+    let is_next = inventory.unused.as_ref().is_some_and(|unused| unused.first_sequence == walk.expected);
+    let keeps_unused = is_damaged && end.tail.is_none() && is_next;
     let keeps = repair::Keeps { unused: keeps_unused, freed: walk.reached_needed < inventory.needed };
     let cuts = repair::repair(disk, config, &inventory, &end, keeps)?;
     let mut free = repair::tidy_free_files(disk, config, &inventory)?;

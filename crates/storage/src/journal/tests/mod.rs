@@ -7,6 +7,7 @@ mod external;
 mod files;
 mod format;
 mod recovery;
+mod starts;
 mod writer;
 
 use bytes::Bytes;
