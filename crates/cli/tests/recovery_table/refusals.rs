@@ -71,3 +71,17 @@ fn an_unknown_format_version_is_refused_with_the_known_ones() {
     }
     node.goes_on_with(&["a", "b"]).warned_of_nothing();
 }
+
+#[test]
+fn data_without_a_readable_identity_is_refused_and_nothing_is_made_anew() {
+    let node = Node::with_records(&[&["a"]], End::Stopped);
+    let path = node.data().join("identity");
+    let good = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    node.is_refused(&["no identity of a node"]);
+    assert!(!path.exists());
+    fs::write(&path, &good[..good.len() / 2]).unwrap();
+    node.is_refused(&["its identity file is damaged"]);
+    fs::write(&path, good).unwrap();
+    node.goes_on_with(&["a"]);
+}
