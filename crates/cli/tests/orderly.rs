@@ -74,6 +74,10 @@ fn sigterm_under_load_ends_with_0_in_time_and_loses_nothing_acknowledged() {
     }
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["acknowledged"], count, "the report and the file agree");
+    // Nothing is left of the drain.
+    assert_eq!(broker.get("/v1/system/ready").0, 200);
+    std::fs::write(scratch.file("more"), "more\n").unwrap();
+    scratch.run(&broker, &["produce", "t", "--file", "more"]);
 }
 
 #[test]
