@@ -150,7 +150,7 @@ fn move_journals(disk: &dyn Disk, from: &NodeConfig, to: &NodeConfig) -> Result<
             take(&mut new[usize::from(METADATA_SHARD.0)], metadata.group, &mut moved)?;
         }
         for RecoveredPartition { tag: Tag { partition: id, .. }, mut group, files, .. } in recovered.partitions {
-            sync_files(disk, id)?;
+            sync_log(disk, id)?;
             let RecoveredFiles { applied: (index, term), segments, .. } = files.expect("nobody is refused");
             if index > group.base.index {
                 // What recovery did not keep is not in the new journals: that the files have it is to be said there. They may
@@ -186,12 +186,12 @@ fn remove_other_journals(disk: &dyn Disk, node: &NodeConfig) -> DiskResult<()> {
     others.into_iter().try_for_each(|other| FileOp::RemoveDirectory { path: other.name.into() }.execute(disk).map(drop))
 }
 
-/// Recovery does not keep what a partition's segments and checkpoint have: there it has to be durable before its journal
-/// goes, with their names.
-fn sync_files(disk: &dyn Disk, id: PartitionId) -> DiskResult<()> {
+/// Recovery does not keep what a partition's segments have: there it has to be durable before its journal goes. The names in
+/// its directory are: recovery has synced them.
+fn sync_log(disk: &dyn Disk, id: PartitionId) -> DiskResult<()> {
     let directory = partition_directory(id);
     for entry in disk.list(&directory)?.iter().filter(|entry| entry.name.ends_with(".log")) {
         disk.sync(&format!("{directory}/{}", entry.name))?;
     }
-    disk.sync_directory(&directory)
+    Ok(())
 }
