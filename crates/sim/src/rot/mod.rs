@@ -161,7 +161,7 @@ fn damage(disk: &MemoryDisk, older: Option<&MemoryDisk>, rng: &mut Rng) -> Optio
     let of_journals = rng.per_mille(700);
     let is_meant = |path: &String| {
         let is_data = path.starts_with(JOURNALS) || path.starts_with("partitions/") || path.starts_with("metadata/");
-        is_data && path.starts_with(JOURNALS) == of_journals && !path.contains("/free-")
+        is_data && path.starts_with(JOURNALS) == of_journals && !is_prepared(path)
     };
     let paths: Vec<String> = disk.paths().into_iter().filter(is_meant).collect();
     if paths.is_empty() {
@@ -248,13 +248,18 @@ fn block_of(bytes: &[u8], at: usize) -> &[u8] {
     &bytes[at..(at + BLOCK_BYTES).min(bytes.len())]
 }
 
+/// Whether a journal's file did not get its name yet, or lost it.
+fn is_prepared(path: &str) -> bool {
+    path.starts_with(JOURNALS) && path.rsplit('/').next().is_some_and(inspect::is_free_name)
+}
+
 /// The writes of a file's journal of which nothing says that they were synced: where they are.
 fn unproven(disk: &MemoryDisk, path: &str) -> Vec<(String, Range<usize>)> {
     let directory = parent(path);
     let mut stated = 0;
     let mut writes = Vec::new();
-    // What a file says that did not get its name yet, or lost it, is not looked at by a start.
-    let counts = |other: &String| other.starts_with(directory) && !other.contains("/free-");
+    // What such a file says is not looked at by a start.
+    let counts = |other: &String| other.starts_with(directory) && !is_prepared(other);
     for path in disk.paths().into_iter().filter(counts) {
         // One whose header cannot be read says nothing.
         let _ = inspect::inspect(disk, &path, &mut |item| match item {
